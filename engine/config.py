@@ -1,0 +1,61 @@
+"""The settings the engine reads. ``app/settings.py`` composes them with the other packages' into one object.
+
+Names are protocol; each is read from the environment under its own name and as ``MILLM_<NAME>``.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, Field
+
+DeviceChoice = Literal["auto", "cpu", "cuda", "mps"]
+DtypeChoice = Literal["auto", "float32", "bfloat16", "float16"]
+AttachDtype = Literal["model", "float32", "bfloat16", "float16"]
+
+
+class EngineSettings(BaseModel):
+    """What the engine needs to know; all fields have working defaults."""
+
+    DEVICE: DeviceChoice = Field("auto", description="Where weights live: auto picks CUDA, then MPS, then the CPU.")
+    DTYPE: DtypeChoice = Field(
+        "auto",
+        description="Number format of the weights. auto: the checkpoint's own on a GPU; float32 on a CPU, unless it "
+        "computes bfloat16 natively.",
+    )
+    CPU_THREADS: int = Field(0, ge=0, le=1024, description="Threads for arithmetic; 0 means physical cores minus one.")
+    ENABLE_CONTINUOUS_BATCHING: bool = Field(
+        True, description="Decode requests together; false gives each its own pass."
+    )
+    MAX_LANES: int = Field(8, ge=1, le=256, description="How many answers are written at the same time.")
+    MAX_PENDING_REQUESTS: int = Field(
+        64, ge=0, le=100_000, description="Requests that may wait behind the running ones."
+    )
+    QUEUE_DURATION_WINDOW: int = Field(50, ge=1, description="Finished requests used to estimate the waiting time.")
+    PREFILL_CHUNK: int = Field(128, ge=1, le=8192, description="Prompt tokens read between two steps of other answers.")
+    DEFAULT_MAX_TOKENS: int = Field(1024, ge=1, description="Most tokens written when a request sets no cap.")
+    GRACEFUL_UNLOAD_TIMEOUT: float = Field(30.0, ge=0, description="Seconds an unload waits for running requests.")
+    MODEL_LOAD_TIMEOUT: float = Field(180.0, gt=0, description="Seconds a request waits for its model to be loaded.")
+    STEER_FIRST_POSITION: bool = Field(
+        False, description="Steer the first token of a text too; it is the attention sink, so normally left alone."
+    )
+    CLUSTER_INTENSITY_MIN: float = Field(0.5, ge=0, le=2, description="Dial floor of a cluster that declares no range.")
+    CLUSTER_INTENSITY_MAX: float = Field(1.5, ge=0, le=2, description="Dial ceiling of such a cluster.")
+    CIRCUIT_INTENSITY_MIN: float = Field(0.0, ge=0, le=2, description="Lowest intensity any circuit may have.")
+    CIRCUIT_INTENSITY_MAX: float = Field(2.0, ge=0, le=2, description="Highest intensity any circuit may have.")
+    CIRCUIT_ALLOW_CONCURRENT: bool = Field(False, description="Whether two circuits may share a layer at all.")
+    LOCK_ON_ATTACH: bool = Field(True, description="Attaching an SAE locks the model against other requests' loads.")
+    MULTISAE_VRAM_ENVELOPE_MB: int = Field(4096, ge=1, description="Memory of attached SAEs above which is warned.")
+    MULTISAE_ATTACH_DTYPE: AttachDtype = Field(
+        "model", description="Number format of attached SAEs: model, or float32, bfloat16, float16."
+    )
+    AUTO_LOAD_MODEL: str | None = Field(None, description="Model (name or id) loaded at start when none is named.")
+    SAE_ACTIVATIONS_MAX_TOP_K: int = Field(
+        64, ge=1, le=65_536, description="Most features per position a request may ask back (return_sae_activations)."
+    )
+    SAE_ACTIVATIONS_MAX_ENTRIES: int = Field(
+        65_536, ge=1, description="Most positions x features a request may ask back, counted before it runs."
+    )
+    SAE_ACTIVATIONS_ENCODE_CHUNK: int = Field(
+        512, ge=1, le=65_536, description="Positions encoded at once for return_sae_activations."
+    )

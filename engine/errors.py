@@ -1,0 +1,261 @@
+"""Typed errors of the engine: each has a code, a message, details and a remedy.
+
+Codes are protocol (lower-case on ``/v1``, upper-case on ``/api``). This module knows nothing about HTTP: the server
+maps a code to a status. A message says what was asked and what is possible; ``remedy`` says what to do about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+
+class MillmError(Exception):
+    """Base of every error this program raises on purpose.
+
+    Args:
+        message: What was asked and why it cannot be done, in one or two sentences for a person.
+        param: The request field or header at fault, dotted (``messages.0.role``), or None.
+        details: Machine-readable figures and names; JSON-serialisable.
+        remedy: What the person can do now; shown in the window and appended on the command line.
+        retry_after: Seconds after which the same request may succeed, where that is known.
+    """
+
+    code: ClassVar[str] = "server_error"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        param: str | None = None,
+        details: Mapping[str, Any] | None = None,
+        remedy: str | None = None,
+        retry_after: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.param = param
+        self.details: dict[str, Any] = dict(details or {})
+        self.remedy = remedy
+        self.retry_after = retry_after
+
+    def one_line(self) -> str:
+        """The error as one line for a terminal or a status bar: message, then remedy."""
+        text = self.message if not self.remedy else f"{self.message} {self.remedy}"
+        return " ".join(text.split())
+
+
+# --- requests ---------------------------------------------------------------------------------------------------------
+
+
+class InvalidParameter(MillmError):
+    """A field or header of a request has a value outside its documented type or bounds."""
+
+    code = "invalid_parameter"
+
+
+class FieldNotHonoured(MillmError):
+    """A field would change the output, and the engine cannot do what it asks."""
+
+    code = "field_not_honoured"
+
+
+class UnusedFieldsRefused(MillmError):
+    """Strict mode: the request carries fields nobody uses."""
+
+    code = "unused_fields_refused"
+
+
+class ContextLengthExceeded(MillmError):
+    """Prompt plus output cap do not fit the model's context window."""
+
+    code = "context_length_exceeded"
+
+
+class NoChatTemplate(MillmError):
+    """The request needs a chat template and the model has none."""
+
+    code = "no_chat_template"
+
+
+class QueueFull(MillmError):
+    """The admission queue has no place left."""
+
+    code = "queue_full"
+
+
+class GenerationFailed(MillmError):
+    """A forward pass or the sampler failed in a way that was not foreseen."""
+
+    code = "generation_error"
+
+
+class NonFiniteLogits(MillmError):
+    """The model produced NaN or infinite logits where a probability was needed."""
+
+    code = "non_finite_logits"
+
+
+class RequestCancelled(MillmError):
+    """The request was cancelled by its owner before it finished."""
+
+    code = "request_cancelled"
+
+
+# --- models -----------------------------------------------------------------------------------------------------------
+
+
+class ModelNotFound(MillmError):
+    """No model of that name or id is in the library."""
+
+    code = "model_not_found"
+
+
+class AmbiguousModelName(MillmError):
+    """A bare name fits several quantisations."""
+
+    code = "ambiguous_model_name"
+
+
+class ModelNotGenerative(MillmError):
+    """The model is an encoder or classifier: it cannot write text."""
+
+    code = "model_not_generative"
+
+
+class ModelNotLoaded(MillmError):
+    """The operation needs a loaded model and none is."""
+
+    code = "model_not_loaded"
+
+
+class ModelLoading(MillmError):
+    """The model asked for is being loaded."""
+
+    code = "model_loading"
+
+
+class ModelBusy(MillmError):
+    """A load, unload or download of a model is under way and excludes this operation."""
+
+    code = "model_busy"
+
+
+class ModelLocked(MillmError):
+    """Another model is locked for steering, so this one may not be loaded by a request."""
+
+    code = "model_locked"
+
+
+class ModelAlreadyExists(MillmError):
+    """The library has a model under that name or from that place."""
+
+    code = "model_already_exists"
+
+
+class ModelLoadFailed(MillmError):
+    """Loading the weights failed; the message carries the cause."""
+
+    code = "model_load_failed"
+
+
+class LoadCancelled(MillmError):
+    """A person cancelled the load."""
+
+    code = "load_cancelled"
+
+
+class InsufficientMemory(MillmError):
+    """The device has not enough memory for a load or a generation."""
+
+    code = "insufficient_memory"
+
+
+class EngineUnsupported(MillmError):
+    """The engine that would be needed is not installed or cannot do this for this model."""
+
+    code = "engine_unsupported"
+
+
+class CheckpointInvalid(MillmError):
+    """A model folder lacks something or holds something unreadable; ``details['problems']`` lists each."""
+
+    code = "checkpoint_invalid"
+
+
+# --- SAEs -------------------------------------------------------------------------------------------------------------
+
+
+class SaeNotAttached(MillmError):
+    """The operation needs an SAE that is not attached; ``details['attached']`` lists those that are."""
+
+    code = "sae_not_attached"
+
+
+# --- files, library, process ------------------------------------------------------------------------------------------
+
+
+class DataDirectoryUnusable(MillmError):
+    """The data directory cannot be created, read or written."""
+
+    code = "data_directory_unusable"
+
+
+class DataDirectoryInUse(MillmError):
+    """Another process of this program holds the data directory."""
+
+    code = "data_directory_in_use"
+
+
+class LibraryUnusable(MillmError):
+    """The database cannot be opened or was made by a newer version."""
+
+    code = "library_unusable"
+
+
+class PortInUse(MillmError):
+    """Another program listens on the port asked for."""
+
+    code = "port_in_use"
+
+
+class UnsafeBinding(MillmError):
+    """Asked to listen beyond this machine without an API key."""
+
+    code = "unsafe_binding"
+
+
+class DownloadFailed(MillmError):
+    """Something could not be fetched; the message names what and from where."""
+
+    code = "download_failed"
+
+
+class ChecksumMismatch(MillmError):
+    """A downloaded file is not the one that was expected."""
+
+    code = "checksum_mismatch"
+
+
+class SettingsInvalid(MillmError):
+    """A setting has a value that cannot be used; the message names the setting and where it came from."""
+
+    code = "settings_invalid"
+
+
+class NotFound(MillmError):
+    """A row that is not a model was asked for and is not there."""
+
+    code = "not_found"
+
+
+def all_error_types() -> list[type[MillmError]]:
+    """Every concrete error type, the base included, in definition order; for tables and tests."""
+    found: list[type[MillmError]] = [MillmError]
+    queue: list[type[MillmError]] = [MillmError]
+    while queue:
+        for child in queue.pop(0).__subclasses__():
+            if child not in found:
+                found.append(child)
+                queue.append(child)
+    return found

@@ -1,0 +1,224 @@
+"""Typed events and the thread-safe bus that carries them between the engine, the server and the window.
+
+An event is a frozen dataclass with a wire name. Publishers call :meth:`EventBus.publish` from any thread; listeners
+run on the publisher's thread and must return at once (a window listener queues a signal, a server listener schedules
+a callback).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Event:
+    """Base of all events. ``name`` is the wire name on the management event stream."""
+
+    name: ClassVar[str] = "event"
+
+    def data(self) -> dict[str, Any]:
+        """The event's fields as JSON-serialisable values with snake_case keys."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class ModelLoadProgress(Event):
+    """A load moved on. ``progress`` is 0–100; ``stage`` is a short phrase for a person."""
+
+    name: ClassVar[str] = "model:load:progress"
+    model_id: int
+    model_name: str
+    progress: float
+    stage: str
+
+
+@dataclass(frozen=True)
+class ModelLoadComplete(Event):
+    """A model is resident and answers requests."""
+
+    name: ClassVar[str] = "model:load:complete"
+    model_id: int
+    model_name: str
+
+
+@dataclass(frozen=True)
+class ModelLoadError(Event):
+    """A load ended without a resident model; ``code`` is ``load_cancelled`` when a person stopped it."""
+
+    name: ClassVar[str] = "model:load:error"
+    model_id: int
+    model_name: str
+    code: str
+    message: str
+
+
+@dataclass(frozen=True)
+class ModelUnloadComplete(Event):
+    """The resident model was removed from memory."""
+
+    name: ClassVar[str] = "model:unload:complete"
+    model_id: int
+    model_name: str
+
+
+@dataclass(frozen=True)
+class ModelsChanged(Event):
+    """Rows of the model library were added, renamed or removed."""
+
+    name: ClassVar[str] = "models:changed"
+
+
+@dataclass(frozen=True)
+class ConversationsChanged(Event):
+    """Saved conversations were added, renamed or removed."""
+
+    name: ClassVar[str] = "conversations:changed"
+
+
+@dataclass(frozen=True)
+class SteeringUpdated(Event):
+    """The live steering changed. ``enabled`` and ``values`` are those of the first attached SAE; ``entries`` has all.
+
+    ``version`` is the live plan's number, ``report`` what a request that follows it would be told, ``active_count`` the
+    number of features that steer.
+    """
+
+    name: ClassVar[str] = "steering:update"
+    enabled: bool
+    values: dict[str, float]
+    active_count: int
+    version: int
+    report: str
+    entries: list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class SaesChanged(Event):
+    """Rows of the SAE library, or what is known about their features, were added, changed or removed."""
+
+    name: ClassVar[str] = "saes:changed"
+
+
+@dataclass(frozen=True)
+class SaeAttached(Event):
+    """An SAE reads and may steer a layer of the resident model; ``memory_mb`` is what its weights take."""
+
+    name: ClassVar[str] = "sae:attached"
+    sae_id: str
+    layer: int
+    memory_mb: float
+
+
+@dataclass(frozen=True)
+class SaeDetached(Event):
+    """An SAE has left every layer it was on."""
+
+    name: ClassVar[str] = "sae:detached"
+    sae_id: str
+
+
+@dataclass(frozen=True)
+class ServerStateChanged(Event):
+    """The API server started, stopped or failed. ``state`` is starting | running | stopped | error.
+
+    It lives here, not in ``server/``, because the window shows it and may not import the server.
+    """
+
+    name: ClassVar[str] = "server:state"
+    state: str
+    address: str | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class MonitoringStateChanged(Event):
+    """Live monitoring went on or off, or watches something else.
+
+    ``sae_id`` and ``layer`` are those of the first watched SAE, None when none is; ``monitored_features`` is None when
+    all features are watched.
+    """
+
+    name: ClassVar[str] = "monitoring:state"
+    enabled: bool
+    monitored_features: tuple[int, ...] | None
+    sae_id: str | None
+    layer: int | None
+
+
+@dataclass(frozen=True)
+class FeatureActivation:
+    """A feature and its activation."""
+
+    idx: int
+    value: float
+
+
+@dataclass(frozen=True)
+class ActivationObserved(Event):
+    """The strongest features of one SAE at one token, strongest first; at most ten a second are published.
+
+    ``timestamp`` is ISO 8601, UTC; ``position`` counts from 0 over prompt and answer.
+    """
+
+    name: ClassVar[str] = "monitoring:activation"
+    timestamp: str
+    request_id: str
+    position: int
+    token_id: int
+    sae_id: str
+    layer: int
+    features: tuple[FeatureActivation, ...]
+
+
+Listener = Callable[[Event], None]
+
+
+class Subscription:
+    """A handle that ends one listener's subscription; ending it twice is harmless."""
+
+    def __init__(self, bus: EventBus, token: int) -> None:
+        self._bus = bus
+        self._token = token
+
+    def close(self) -> None:
+        """Stop the deliveries. A delivery already under way on another thread may still finish."""
+        self._bus._remove(self._token)
+
+
+class EventBus:
+    """Delivers events to listeners, in subscription order, on the publisher's thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._next = 0
+        self._listeners: dict[int, tuple[Listener, tuple[type[Event], ...]]] = {}
+
+    def subscribe(self, listener: Listener, *types: type[Event]) -> Subscription:
+        """Deliver events of ``types`` (all events when none is given) to ``listener`` until the handle is closed."""
+        with self._lock:
+            token = self._next
+            self._next += 1
+            self._listeners[token] = (listener, types)
+        return Subscription(self, token)
+
+    def publish(self, event: Event) -> None:
+        """Deliver ``event``. A listener that raises is logged and does not keep the others from hearing it."""
+        with self._lock:
+            listeners = list(self._listeners.values())
+        for listener, types in listeners:
+            if types and not isinstance(event, types):
+                continue
+            try:
+                listener(event)
+            except Exception:
+                log.exception("a listener failed on the event %s", event.name)
+
+    def _remove(self, token: int) -> None:
+        with self._lock:
+            self._listeners.pop(token, None)

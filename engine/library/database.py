@@ -1,0 +1,130 @@
+"""The library: one SQLite file with models, SAEs, profiles, circuits, conversations and what is remembered.
+
+Open it once per process and share it: every method may be called from any thread.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import tempfile
+from pathlib import Path
+from types import TracebackType
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from engine.errors import DataDirectoryUnusable, LibraryUnusable
+from engine.library.migrate import bring_up_to_date
+from engine.library.repositories.attach_sets import AttachSetRepository
+from engine.library.repositories.circuits import CircuitRepository
+from engine.library.repositories.claims import ClaimRepository
+from engine.library.repositories.conversations import ConversationRepository
+from engine.library.repositories.labels import LabelRepository
+from engine.library.repositories.models import ModelRepository
+from engine.library.repositories.profiles import ProfileRepository
+from engine.library.repositories.saes import SaeRepository
+from engine.library.repositories.state import StateRepository
+from engine.library.sessions import Sessions
+
+log = logging.getLogger(__name__)
+
+
+class Library:
+    """The open database, as one repository per aggregate. Made by :meth:`open`."""
+
+    def __init__(self, path: Path, sessions: Sessions) -> None:
+        self.path = path
+        self._sessions = sessions
+        self.models = ModelRepository(sessions)
+        self.saes = SaeRepository(sessions)
+        self.labels = LabelRepository(sessions)
+        self.attach_sets = AttachSetRepository(sessions)
+        self.profiles = ProfileRepository(sessions)
+        self.circuits = CircuitRepository(sessions)
+        self.claims = ClaimRepository(sessions)
+        self.conversations = ConversationRepository(sessions)
+        self.state = StateRepository(sessions)
+
+    @classmethod
+    def open(cls, path: Path) -> Library:
+        """Open the database at ``path``, creating it and its folder, or upgrading an older one after copying it.
+
+        Raises :class:`DataDirectoryUnusable` when the folder or file cannot be written, :class:`LibraryUnusable` when
+        the file is not our database, is damaged, or was made by a newer version; the file is then left untouched.
+        """
+        path = Path(os.path.abspath(path))
+        _require_writable(path)
+        bring_up_to_date(path)
+        sessions = Sessions(path)
+        try:
+            sessions.use_write_ahead_log()
+        except BaseException:
+            sessions.close()
+            raise
+        return cls(path, sessions)
+
+    def reset_after_restart(self) -> tuple[str, ...]:
+        """Put right what no start can be true of: nothing is loaded, attached, active, claimed or being downloaded.
+
+        Each part is a step of its own, so that one that fails leaves the others done. Returns the parts that failed,
+        which are logged; empty when all is well.
+        """
+        parts = {
+            "models": self.models.reset_after_restart,
+            "saes": self.saes.reset_after_restart,
+            "profiles": self.profiles.reset_after_restart,
+            "circuits": self.circuits.reset_after_restart,
+            "claims": self.claims.reset_after_restart,
+        }
+        failed = []
+        for part, reset in parts.items():
+            try:
+                reset()
+            except (LibraryUnusable, SQLAlchemyError):
+                log.exception("the %s in the library %s could not be put right after a restart", part, self.path)
+                failed.append(part)
+        return tuple(failed)
+
+    def close(self) -> None:
+        """Close the file after a write under way; later use raises :class:`LibraryUnusable`. Idempotent."""
+        self._sessions.close()
+
+    def __enter__(self) -> Library:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _require_writable(path: Path) -> None:
+    folder = path.parent
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        # Asking for permission bits is wrong on network shares, on Windows and for root; writing is the honest
+        # question.
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise DataDirectoryUnusable(
+            f"The data directory {folder} cannot be written: {error.strerror or error}.",
+            details={"path": str(folder)},
+            remedy="Choose another one with --data-dir or MILLM_DATA_DIR, or change its permissions.",
+        ) from error
+    if path.is_dir():
+        raise LibraryUnusable(
+            f"The library {path} is a folder, not a file.",
+            details={"path": str(path)},
+            remedy="Move that folder away, or choose another data directory with --data-dir.",
+        )
+    try:
+        if path.exists():
+            with path.open("r+b"):
+                pass
+    except OSError as error:
+        raise DataDirectoryUnusable(
+            f"The library {path} cannot be written: {error.strerror or error}.",
+            details={"path": str(path)},
+            remedy="Make the file writable, or choose another data directory with --data-dir.",
+        ) from error

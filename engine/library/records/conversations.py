@@ -1,0 +1,40 @@
+"""Saved conversations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+
+@dataclass(frozen=True)
+class StoredMessage:
+    """One message of a saved conversation. ``role`` is system, user or assistant.
+
+    ``details`` holds what the window knew when it was written (model, sampling, finish reason, token counts).
+    """
+
+    role: str
+    content: str
+    details: dict[str, object]
+
+
+@dataclass(frozen=True)
+class ConversationRecord:
+    """A saved conversation; ``messages`` in order."""
+
+    id: int
+    title: str
+    system_prompt: str
+    messages: tuple[StoredMessage, ...]
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True)
+class ConversationSummary:
+    """A conversation without its messages, for lists."""
+
+    id: int
+    title: str
+    updated_at: datetime
+    message_count: int

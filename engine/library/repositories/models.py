@@ -1,0 +1,207 @@
+"""The model shelf's rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, fields
+
+from sqlalchemy import select, update
+from sqlalchemy.orm import Session
+
+from engine.errors import ModelAlreadyExists, ModelLocked, ModelNotFound
+from engine.library.records import ModelRecord, ModelStatus, NewModel
+from engine.library.repositories import is_storable, may_exist
+from engine.library.sessions import Sessions
+from engine.library.tables import ModelRow, utc_now
+
+INTERRUPTED = "The download was interrupted when the program ended."
+
+_CHANGEABLE = {field.name for field in fields(ModelRecord)} - {"id", "created_at", "updated_at"}
+
+ModelRecords = list[ModelRecord]
+
+
+class ModelRepository:
+    """Reads and writes models. A missing row is None when asked for and :class:`ModelNotFound` when changed."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+
+    def add(self, new: NewModel) -> ModelRecord:
+        """Store a model. Raises :class:`ModelAlreadyExists` (``details['existing_model_id']``) for a name or place
+        taken.
+        """
+        with self._sessions.write() as session:
+            _refuse_same_place(session, new)
+            _refuse_same_name(session, new.name)
+            now = utc_now()
+            row = ModelRow(**asdict(new), error_message=None, locked=False, created_at=now, updated_at=now)
+            session.add(row)
+            session.flush()
+            return _record(row)
+
+    def get(self, model_id: int) -> ModelRecord | None:
+        """The model with this id, or None."""
+        if not may_exist(model_id):
+            return None
+        with self._sessions.read() as session:
+            row = session.get(ModelRow, model_id)
+            return None if row is None else _record(row)
+
+    def by_name(self, name: str) -> ModelRecord | None:
+        """The model of exactly this name, case included, or None."""
+        if not is_storable(name):
+            return None
+        with self._sessions.read() as session:
+            row = session.scalar(select(ModelRow).where(ModelRow.name == name))
+            return None if row is None else _record(row)
+
+    def by_path(self, local_path: str) -> ModelRecord | None:
+        """The first model whose folder or file is exactly ``local_path``, or None."""
+        if not is_storable(local_path):
+            return None
+        with self._sessions.read() as session:
+            row = session.scalar(
+                select(ModelRow).where(ModelRow.local_path == local_path).order_by(ModelRow.id).limit(1)
+            )
+            return None if row is None else _record(row)
+
+    def list(self) -> ModelRecords:
+        """Every model, newest first."""
+        with self._sessions.read() as session:
+            return [_record(row) for row in session.scalars(select(ModelRow).order_by(ModelRow.id.desc()))]
+
+    def last_used(self) -> ModelRecord | None:
+        """The model that was loaded or answered last, or None when none ever was."""
+        query = (
+            select(ModelRow)
+            .where(ModelRow.last_used_at.is_not(None))
+            .order_by(ModelRow.last_used_at.desc(), ModelRow.id.desc())
+            .limit(1)
+        )
+        with self._sessions.read() as session:
+            row = session.scalar(query)
+            return None if row is None else _record(row)
+
+    def set_status(self, model_id: int, status: ModelStatus, *, error_message: str | None = None) -> ModelRecord:
+        """Move a model to ``status`` and replace its error message. ``LOADED`` stamps ``loaded_at`` and
+        ``last_used_at``.
+        """
+
+        def change(_session: Session, row: ModelRow) -> None:
+            row.status = status
+            row.error_message = error_message
+            if status is ModelStatus.LOADED:
+                row.loaded_at = row.last_used_at = utc_now()
+
+        return self._change(model_id, change)
+
+    def update(self, model_id: int, **changes: object) -> ModelRecord:
+        """Set fields of :class:`ModelRecord` by name.
+
+        Raises :class:`ModelAlreadyExists` for a name that is taken, :class:`ModelLocked` when another model holds the
+        lock, TypeError for a field that does not exist or is not the caller's to set.
+        """
+        unknown = sorted(set(changes) - _CHANGEABLE)
+        if unknown:
+            raise TypeError(f"a model has no field to set called {', '.join(unknown)}")
+
+        def change(session: Session, row: ModelRow) -> None:
+            name = changes.get("name")
+            if isinstance(name, str) and name != row.name:
+                _refuse_same_name(session, name)
+            if changes.get("locked"):
+                _refuse_second_lock(session, model_id)
+            for field, value in changes.items():
+                setattr(row, field, value)
+
+        return self._change(model_id, change)
+
+    def touch(self, model_id: int) -> None:
+        """Note that the model was used just now."""
+        with self._sessions.write() as session:
+            _require(session, model_id).last_used_at = utc_now()
+
+    def remove(self, model_id: int) -> None:
+        """Forget a model; its files stay. Its id is never given out again."""
+        with self._sessions.write() as session:
+            session.delete(_require(session, model_id))
+
+    def reset_after_restart(self) -> None:
+        """Put right what no start can be true of: nothing is loaded, loading, downloading or locked yet."""
+        now = utc_now()
+        with self._sessions.write() as session:
+            session.execute(
+                update(ModelRow)
+                .where(ModelRow.status.in_([ModelStatus.LOADING, ModelStatus.LOADED]))
+                .values(status=ModelStatus.READY, updated_at=now)
+            )
+            session.execute(
+                update(ModelRow)
+                .where(ModelRow.status == ModelStatus.DOWNLOADING)
+                .values(status=ModelStatus.ERROR, error_message=INTERRUPTED, updated_at=now)
+            )
+            session.execute(update(ModelRow).where(ModelRow.locked).values(locked=False, updated_at=now))
+
+    def _change(self, model_id: int, change: Callable[[Session, ModelRow], None]) -> ModelRecord:
+        with self._sessions.write() as session:
+            row = _require(session, model_id)
+            change(session, row)
+            row.updated_at = utc_now()
+            session.flush()
+            return _record(row)
+
+
+def _require(session: Session, model_id: int) -> ModelRow:
+    row = session.get(ModelRow, model_id) if may_exist(model_id) else None
+    if row is None:
+        raise ModelNotFound(
+            f"There is no model with the id {model_id}.", param="model", remedy="List the models to see their ids."
+        )
+    return row
+
+
+def _refuse_same_name(session: Session, name: str) -> None:
+    taken = session.scalar(select(ModelRow).where(ModelRow.name == name))
+    if taken is not None:
+        raise ModelAlreadyExists(
+            f"The library has a model named {name!r} already.",
+            param="custom_name",
+            details={"existing_model_id": taken.id, "existing_name": taken.name},
+            remedy="Give this one another name.",
+        )
+
+
+def _refuse_same_place(session: Session, new: NewModel) -> None:
+    if new.local_path is None:
+        return
+    taken = session.scalar(
+        select(ModelRow).where(
+            ModelRow.local_path == new.local_path,
+            # One folder may stand for several rows that differ in how it is loaded.
+            ModelRow.quantization.is_not_distinct_from(new.quantization),
+            ModelRow.gguf_label.is_not_distinct_from(new.gguf_label),
+        )
+    )
+    if taken is not None:
+        raise ModelAlreadyExists(
+            f"{new.local_path} is in the library already, as {taken.name!r}.",
+            param="local_path",
+            details={"existing_model_id": taken.id, "existing_name": taken.name},
+            remedy="Use that model, or remove it from the library first.",
+        )
+
+
+def _refuse_second_lock(session: Session, model_id: int) -> None:
+    holder = session.scalar(select(ModelRow).where(ModelRow.locked, ModelRow.id != model_id))
+    if holder is not None:
+        raise ModelLocked(
+            f"The model {holder.name!r} is locked for steering, and only one can be.",
+            param="model",
+            details={"locked_model_id": holder.id, "locked_model_name": holder.name},
+            remedy=f"Unlock {holder.name!r} first.",
+        )
+
+
+def _record(row: ModelRow) -> ModelRecord:
+    return ModelRecord(**{field.name: getattr(row, field.name) for field in fields(ModelRecord)})

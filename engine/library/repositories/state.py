@@ -1,0 +1,35 @@
+"""Small values remembered between starts: the last model, the window's place."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from engine.library.sessions import Sessions
+from engine.library.tables import StateRow, utc_now
+
+
+class StateRepository:
+    """JSON values by key (at most 100 characters). Keys are the program's own words, such as ``last_model``."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The value under ``key``; ``default`` when nothing was ever stored there."""
+        with self._sessions.read() as session:
+            row = session.get(StateRow, key)
+            return default if row is None else row.value
+
+    def set(self, key: str, value: Any) -> None:
+        """Remember ``value``, which must be JSON-serialisable (TypeError), in place of what was there."""
+        json.dumps(value)  # so that what cannot be stored fails here, as itself
+        with self._sessions.write() as session:
+            session.merge(StateRow(key=key, value=value, updated_at=utc_now()))
+
+    def remove(self, key: str) -> None:
+        """Forget ``key``; harmless when it is not there."""
+        with self._sessions.write() as session:
+            row = session.get(StateRow, key)
+            if row is not None:
+                session.delete(row)
