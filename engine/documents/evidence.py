@@ -1,0 +1,72 @@
+"""Evidence rungs: the four phrases, what would lift a circuit to the next, and the only place that spells them.
+
+The phrases are protocol. Nothing shown or sent may call a circuit below rung 2 causal, and the absence of a rung is
+never shown as rung 0. Observing a circuit never raises its rung.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from engine.documents.fields import as_whole
+
+VALIDATED_RUNG = 2
+"""From here on a circuit counts as validated."""
+TOP_RUNG = 3
+
+_LANGUAGE = (
+    "associated",
+    "suggested (attribution-supported)",
+    "causally validated (edge)",
+    "faithfulness-tested (circuit)",
+)
+_NEXT_STEP = (
+    "run an attribution pass",
+    "run intervention validation",
+    "run circuit-level faithfulness",
+    "nothing further: this is the top rung",
+)
+_CAUSAL = re.compile(r"caus(?:al|ation|es\b|ed\b)", re.IGNORECASE)
+
+
+def parse_rung(value: object) -> int | None:
+    """``value`` as a rung 0 to 3; None when it is none, which then counts as 0: evidence degrades, never improves."""
+    rung = as_whole(value)
+    return rung if rung is not None and 0 <= rung <= TOP_RUNG else None
+
+
+def circuit_rung(edge_rungs: Iterable[int]) -> int:
+    """A circuit's rung: its weakest edge's, 0 without edges."""
+    return min(edge_rungs, default=0)
+
+
+def is_validated(rung: int) -> bool:
+    """Whether a circuit of this rung may be activated without an acknowledgement."""
+    return rung >= VALIDATED_RUNG
+
+
+def rung_language(rung: int) -> str:
+    """The phrase of rung 0 to 3, to be shown word for word."""
+    return _LANGUAGE[_known(rung)]
+
+
+def rung_next_step(rung: int) -> str:
+    """What would lift a circuit from this rung."""
+    return _NEXT_STEP[_known(rung)]
+
+
+def rung_header(rung: int) -> str:
+    """The value of ``X-miLLM-Circuit-Rung``."""
+    return f'{_known(rung)}; language="{_LANGUAGE[rung]}"'
+
+
+def claims_causation(text: str) -> bool:
+    """Whether ``text`` says something of cause and effect, which our own words may do from rung 2 on only."""
+    return _CAUSAL.search(text) is not None
+
+
+def _known(rung: int) -> int:
+    if not 0 <= rung <= TOP_RUNG:
+        raise ValueError(f"not an evidence rung: {rung}")
+    return rung

@@ -1,0 +1,76 @@
+"""What is wrong with a document and where: JSON pointers (RFC 6901), and pydantic's findings in our own words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from engine.documents.errors import DocumentInvalid
+
+MAX_LISTED = 10
+"""Problems listed in one refusal."""
+
+_WORDING: Mapping[str, str] = {
+    "missing": "is required",
+    "string_type": "must be text",
+    "string_too_short": "must have at least {min_length} character(s)",
+    "string_too_long": "must have at most {max_length} characters",
+    "list_type": "must be a list",
+    "too_short": "must have at least {min_length} item(s), it has {actual_length}",
+    "too_long": "must have at most {max_length} items",
+    "greater_than_equal": "must be at least {ge}",
+    "less_than_equal": "must be at most {le}",
+    "model_type": "must be an object",
+    "dict_type": "must be an object",
+    "bool_type": "must be true or false",
+    "literal_error": "must be {expected}",
+}
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One finding. ``pointer`` is a JSON pointer; empty means the whole document."""
+
+    pointer: str
+    message: str
+
+    def as_dict(self) -> dict[str, str]:
+        """The form in which it travels."""
+        return {"pointer": self.pointer, "message": self.message}
+
+    def sentence(self) -> str:
+        """Place and finding as the start of a sentence."""
+        return f"{self.pointer or 'The document'} {self.message}"
+
+
+def json_pointer(parts: Sequence[str | int]) -> str:
+    """The pointer to ``parts``, keys and list positions from the root down."""
+    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts)
+
+
+def refusal(
+    what: str, problems: Sequence[Problem], *, details: Mapping[str, Any] | None = None, remedy: str | None = None
+) -> DocumentInvalid:
+    """The error for ``problems`` (one or more) of a document called ``what``, such as "cluster document"."""
+    further = len(problems) - 1
+    more = f" (and {further} more problem{'s' if further > 1 else ''})" if further else ""
+    return DocumentInvalid(
+        f"This {what} cannot be used. {problems[0].sentence()}{more}.",
+        details={"errors": [problem.as_dict() for problem in problems[:MAX_LISTED]], **(details or {})},
+        remedy=remedy or "Correct the document and import it again.",
+    )
+
+
+def validation_problems(error: ValidationError, prefix: Sequence[str | int] = ()) -> list[Problem]:
+    """The findings of ``error``, each under ``prefix``."""
+    found = []
+    for item in error.errors(include_url=False, include_input=False):
+        wording = _WORDING.get(item["type"])
+        message = wording.format(**item.get("ctx", {})) if wording else item["msg"]
+        # pydantic marks a bad dictionary key with a last part of its own.
+        parts = [part for part in item["loc"] if part != "[key]"]
+        found.append(Problem(json_pointer([*prefix, *parts]), message))
+    return found

@@ -1,0 +1,346 @@
+"""The live monitor: which features fire at each token, for every attached SAE, with history, statistics and events.
+
+Only what arrives at a layer is read, before that layer's own steering. One record per SAE and token: each token of an
+answer, and of a prompt the last position only, since that is where the answer begins. A pass costs one encoding per
+SAE for all its rows together, one choice of the strongest features on the device, and one transfer.
+
+Observers run on the engine thread; everything else may be called from any thread. Torch is imported by the first pass.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from engine.errors import SaeNotAttached
+from engine.events import ActivationObserved, EventBus, FeatureActivation, MonitoringStateChanged
+from engine.monitor.checks import check_bool, check_features, check_features_of_any, check_whole, feature_list
+from engine.monitor.errors import listed, pairs
+from engine.monitor.records import (
+    ActivationRecord,
+    FeatureStatistics,
+    Metric,
+    MonitoringState,
+    MonitoringStatistics,
+)
+from engine.monitor.rows import NO_OBSERVERS, Observers, RowInfo
+from engine.monitor.watch import PassReading, Series, Watch
+from engine.saes.attachment import Attachment
+
+if TYPE_CHECKING:
+    from engine.monitor.statistics import StatisticsCopy
+
+EVENT_INTERVAL = 0.1
+"""Seconds between two ``monitoring:activation`` events, at least."""
+
+MAX_HISTORY = 1000
+MAX_TOP_K = 1000
+MAX_TOP_FEATURES = 100
+
+
+@dataclass(frozen=True)
+class _Config:
+    enabled: bool = False
+    features: tuple[int, ...] | None = None
+    history_size: int = 100
+    top_k: int = 10
+    sae_id: str | None = None
+    layer: int | None = None
+
+
+class LiveMonitor:
+    """Off until someone turns it on; then it reads every pass it is asked for.
+
+    Args:
+        events: Where :class:`MonitoringStateChanged` and :class:`ActivationObserved` go.
+        clock: Seconds of a steady clock; spaces the events.
+        now: The time records carry (UTC).
+    """
+
+    def __init__(
+        self,
+        events: EventBus,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._events = events
+        self._clock = clock
+        self._now = now
+        self._lock = threading.Lock()
+        self._config = _Config()
+        self._attachments: tuple[Attachment, ...] = ()
+        self._series: tuple[Series, ...] = ()
+        self._watch: Watch | None = None
+        self._history: deque[ActivationRecord] = deque(maxlen=self._config.history_size)
+        self._last_event: float | None = None
+        self._turn = 0
+
+    # --- settings ---------------------------------------------------------------------------------------------------
+
+    def configure(
+        self,
+        enabled: bool = True,
+        features: Sequence[int] | None = None,
+        history_size: int = 100,
+        top_k: int = 10,
+        *,
+        sae_id: str | None = None,
+        layer: int | None = None,
+    ) -> MonitoringState:
+        """Say what is watched; nothing changes when it is refused.
+
+        ``sae_id`` and ``layer`` choose among the attached SAEs, None means all. ``features`` are watched in each of
+        them, None means all. Figures of an SAE whose watched features change begin anew.
+
+        Raises :class:`InvalidParameter`, :class:`SaeNotAttached` (also for turning it on with nothing attached) and
+        :class:`InvalidFeatureIndex` (an index that one of the SAEs does not have).
+        """
+        check_whole("history_size", history_size, 1, MAX_HISTORY)
+        check_whole("top_k", top_k, 1, MAX_TOP_K)
+        check_bool("enabled", enabled)
+        chosen = feature_list(features)
+        config = _Config(enabled, chosen, history_size, top_k, sae_id, layer)
+        with self._lock:
+            matching = self._matching(sae_id, layer, self._attachments)
+            if not matching and (enabled or chosen is not None or sae_id is not None or layer is not None):
+                raise self._not_attached(sae_id, layer)
+            check_features(chosen or (), matching)
+            changed = self._apply(config, self._attachments)
+            state = self._state()
+        self._publish_state(state, changed)
+        return state
+
+    def set_enabled(self, enabled: bool) -> MonitoringState:
+        """Turn it on or off and leave the rest as it is. Raises :class:`SaeNotAttached` when nothing can be watched."""
+        check_bool("enabled", enabled)
+        with self._lock:
+            if enabled and not self._series:
+                raise self._not_attached(self._config.sae_id, self._config.layer)
+            changed = self._apply(replace(self._config, enabled=enabled), self._attachments)
+            state = self._state()
+        self._publish_state(state, changed)
+        return state
+
+    def set_attachments(self, attachments: Sequence[Attachment]) -> None:
+        """The attached SAEs from now on.
+
+        Figures of SAEs that stay go on; the others' are dropped with every hold on their weights. An SAE that comes is
+        watched too, unless certain ones were chosen; of chosen features those it has. When nothing that was watched is
+        left, the monitor goes off and forgets what was chosen; the history stays.
+        """
+        with self._lock:
+            config = self._config
+            kept = {(each.sae_id, each.layer) for each in attachments}
+            watched = {(each.attachment.sae_id, each.attachment.layer) for each in self._series}
+            if watched and not watched & kept:
+                config = replace(config, enabled=False, features=None, sae_id=None, layer=None)
+            changed = self._apply(config, tuple(attachments))
+            state = self._state()
+        self._publish_state(state, changed)
+
+    def state(self) -> MonitoringState:
+        """What it is set to now."""
+        with self._lock:
+            return self._state()
+
+    @property
+    def watching(self) -> bool:
+        """Whether anything is watched at all: False saves the caller describing its rows."""
+        return self._watch is not None
+
+    # --- passes (engine thread) -------------------------------------------------------------------------------------
+
+    def observers(self, rows: Sequence[RowInfo]) -> Observers:
+        """Who reads in the coming pass, by layer; empty while the monitor is off, and for a chunk of a prompt that
+        does not end it. A pass that fails on the way leaves no trace.
+        """
+        watch = self._watch
+        if watch is None:
+            return NO_OBSERVERS
+        places = [place for place, row in enumerate(rows) if row.reaches_prompt_end]
+        if not places:
+            return NO_OBSERVERS
+        some = len(places) < len(rows)
+        read = [rows[place] for place in places]
+        return PassReading(watch, read, places if some else None, len(rows), self._finish).observers()
+
+    def _finish(self, reading: PassReading) -> None:
+        """Every layer of a pass was read: keep it, unless what is watched has changed meanwhile."""
+        records = reading.records(self._now())
+        time_now = self._clock()
+        with self._lock:
+            if self._watch is not reading.watch:
+                return
+            reading.count()
+            self._history.extend(records)
+            event = self._due_event(records, len(reading.watch.series), time_now)
+        if event is not None:
+            self._events.publish(event)
+
+    def _due_event(self, records: Sequence[ActivationRecord], saes: int, time_now: float) -> ActivationObserved | None:
+        """The newest record of one SAE, the SAEs taking turns; None while the last event is too fresh."""
+        if self._last_event is not None and time_now - self._last_event < EVENT_INTERVAL:
+            return None
+        self._last_event = time_now
+        record = records[len(records) - saes + self._turn % saes]
+        self._turn += 1
+        return ActivationObserved(
+            timestamp=record.timestamp.isoformat(),
+            request_id=record.request_id,
+            position=record.token_position,
+            token_id=record.token_id,
+            sae_id=record.sae_id,
+            layer=record.layer,
+            features=tuple(FeatureActivation(index, value) for index, value in record.top_k),
+        )
+
+    # --- reads ------------------------------------------------------------------------------------------------------
+
+    def history(self, limit: int = 50, request_id: str | None = None) -> list[ActivationRecord]:
+        """The newest records first, at most ``limit`` (1–1000), of one request or of all."""
+        check_whole("limit", limit, 1, MAX_HISTORY)
+        with self._lock:
+            wanted = (each for each in reversed(self._history) if request_id in (None, each.request_id))
+            return list(islice(wanted, limit))
+
+    def clear_history(self) -> int:
+        """Forget all records; returns how many there were."""
+        with self._lock:
+            count = len(self._history)
+            self._history.clear()
+        return count
+
+    def statistics(
+        self, features: Sequence[int] | None = None, *, sae_id: str | None = None, layer: int | None = None
+    ) -> MonitoringStatistics:
+        """Figures of ``features`` (None: all that were ever active) of the watched SAEs, or of the named ones.
+
+        A named feature that was never read has a count of 0. Raises :class:`SaeNotAttached` when the named SAE is not
+        watched and :class:`InvalidFeatureIndex` when none of the SAEs has the feature.
+        """
+        named = feature_list(features)
+        series, since = self._copies(sae_id, layer)
+        check_features_of_any(named or (), [each.attachment for each, _ in series])
+        found: list[FeatureStatistics] = []
+        for each, copy in series:
+            if named is not None:
+                names = [index for index in named if index < each.d_sae]
+            else:
+                names = [] if copy is None else [each.name(column) for column in copy.active_columns()]
+            found.extend(each.statistics(names, copy))
+        total = sum(copy.total_active for _, copy in series if copy is not None)
+        return MonitoringStatistics(tuple(found), total, since)
+
+    def top(
+        self,
+        k: int = 10,
+        metric: Metric = Metric.MEAN,
+        *,
+        sae_id: str | None = None,
+        layer: int | None = None,
+    ) -> list[FeatureStatistics]:
+        """The ``k`` (1–100) first features by ``metric`` among those ever active; equal ones by activity, then index.
+
+        Raises :class:`SaeNotAttached` when the named SAE is not watched.
+        """
+        check_whole("k", k, 1, MAX_TOP_FEATURES)
+        series, _ = self._copies(sae_id, layer)
+        best: list[tuple[tuple[float, int, int], FeatureStatistics]] = []
+        for order, (each, copy) in enumerate(series):
+            if copy is None:
+                continue
+            first = copy.strongest(metric, k)
+            found = each.statistics([each.name(column) for column, _ in first], copy)
+            keys = [(-value, -one.active_count, order) for (_, value), one in zip(first, found, strict=True)]
+            best.extend(zip(keys, found, strict=True))
+        # Stable: equal ones stay in the order of their indices.
+        best.sort(key=lambda item: item[0])
+        return [one for _, one in best[:k]]
+
+    def clear_statistics(self) -> None:
+        """Begin all figures anew."""
+        with self._lock:
+            since = self._now()
+            for each in self._series:
+                each.clear(since)
+
+    # --- with the lock held -----------------------------------------------------------------------------------------
+
+    def _apply(self, config: _Config, attachments: tuple[Attachment, ...]) -> bool:
+        """Take over what is to be watched; True when listeners should hear of it."""
+        before = self._heard()
+        since = self._now()
+        series: list[Series] = []
+        for each in self._matching(config.sae_id, config.layer, attachments):
+            features = config.features
+            if features is not None:
+                features = tuple(index for index in features if index < each.sae.config.d_sae)
+                if not features:
+                    continue
+            kept = next((old for old in self._series if old.is_of(each, features)), None)
+            series.append(kept or Series(each, features, since))
+        if config.history_size != self._history.maxlen:
+            self._history = deque(self._history, maxlen=config.history_size)
+        self._config = config
+        self._attachments = attachments
+        self._series = tuple(series)
+        self._watch = Watch(self._series, config.top_k) if config.enabled and series else None
+        return self._heard() != before
+
+    def _heard(self) -> tuple[object, ...]:
+        watched = tuple((each.attachment.sae_id, each.attachment.layer) for each in self._series)
+        return self._config.enabled, self._config.features, watched
+
+    def _state(self) -> MonitoringState:
+        config = self._config
+        return MonitoringState(
+            enabled=config.enabled,
+            sae_attached=bool(self._attachments),
+            saes=tuple((each.attachment.sae_id, each.attachment.layer) for each in self._series),
+            monitored_features=config.features,
+            history_size=config.history_size,
+            history_count=len(self._history),
+            top_k=config.top_k,
+        )
+
+    def _not_attached(self, sae_id: str | None, layer: int | None) -> SaeNotAttached:
+        wanted = [f"'{sae_id}'"] if sae_id is not None else []
+        wanted += [f"layer {layer}"] if layer is not None else []
+        asked = f"no SAE fits {' and '.join(wanted)}" if wanted else "no SAE is attached"
+        return SaeNotAttached(
+            f"There is nothing to monitor: {asked}. Attached: {listed(self._attachments)}.",
+            param=None if not wanted else "sae_id" if sae_id is not None else "layer",
+            details={"attached": pairs(self._attachments)},
+            remedy="Name one that is attached." if self._attachments else "Attach an SAE first.",
+        )
+
+    @staticmethod
+    def _matching(sae_id: str | None, layer: int | None, attachments: Sequence[Attachment]) -> list[Attachment]:
+        return [each for each in attachments if sae_id in (None, each.sae_id) and layer in (None, each.layer)]
+
+    # --- lock not held ----------------------------------------------------------------------------------------------
+
+    def _copies(
+        self, sae_id: str | None, layer: int | None
+    ) -> tuple[list[tuple[Series, StatisticsCopy | None]], datetime | None]:
+        """The figures of the watched SAEs that fit, and since when they count."""
+        with self._lock:
+            fitting = set(self._matching(sae_id, layer, [each.attachment for each in self._series]))
+            chosen = [each for each in self._series if each.attachment in fitting]
+            if not chosen and (sae_id is not None or layer is not None):
+                raise self._not_attached(sae_id, layer)
+            since = min((each.since for each in chosen), default=None)
+            return [(each, each.copy()) for each in chosen], since
+
+    def _publish_state(self, state: MonitoringState, changed: bool) -> None:
+        if changed:
+            self._events.publish(
+                MonitoringStateChanged(state.enabled, state.monitored_features, state.sae_id, state.layer)
+            )

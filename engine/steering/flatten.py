@@ -1,0 +1,105 @@
+"""A circuit as what it steers: by layer, features and strengths; and which of them the attached SAEs cannot serve."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from engine.documents.binding import Binding, Cause
+from engine.documents.circuit import CircuitDocument
+from engine.steering.errors import SaeSetIncomplete
+from engine.steering.strengths import SteeredSet
+
+
+class OffenceReason(StrEnum):
+    """Why a member cannot be served."""
+
+    MISSING_OR_AMBIGUOUS_SAE = "missing_or_ambiguous_sae"
+    FEATURE_COUNT_MISMATCH = "feature_count_mismatch"
+    INDEX_OUT_OF_BOUNDS = "index_out_of_bounds"
+
+
+@dataclass(frozen=True)
+class FlatCircuit:
+    """By layer, rising: feature index to strength with its direction, at intensity 1 and unclamped.
+
+    ``duplicates`` are the (layer, index) that a later member named again; the first one counts.
+    """
+
+    strengths: dict[int, dict[int, float]]
+    duplicates: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class Offender:
+    """A member that cannot be served."""
+
+    layer: int
+    feature_idx: int
+    reason: OffenceReason
+    sae_id: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """The form in which it travels."""
+        named = {"sae_id": self.sae_id} if self.sae_id is not None else {}
+        return {"feature_idx": self.feature_idx, "layer": self.layer, **named, "reason": self.reason.value}
+
+
+def flatten(document: CircuitDocument) -> FlatCircuit:
+    """The features of ``document``; a member's own feature comes before its expanded ones."""
+    strengths: dict[int, dict[int, float]] = {}
+    duplicates: list[tuple[int, int]] = []
+    for member in document.definition.members:
+        for feature in member.features:
+            layer = strengths.setdefault(member.layer, {})
+            if feature.feature_idx in layer:
+                duplicates.append((member.layer, feature.feature_idx))
+            else:
+                layer[feature.feature_idx] = feature.directional_strength
+    return FlatCircuit(dict(sorted(strengths.items())), tuple(duplicates))
+
+
+def serve(flat: FlatCircuit, bindings: Mapping[int, Binding], intensity: float) -> tuple[SteeredSet, ...]:
+    """What the circuit adds at ``intensity``, one set per layer that adds anything, rising.
+
+    ``bindings`` are by layer. Raises :class:`SaeSetIncomplete` with every member that cannot be served, and
+    :class:`SteeringInvalid` for an intensity that is not finite.
+    """
+    offenders = find_offenders(flat, bindings)
+    if offenders:
+        raise incomplete(offenders)
+    sets = []
+    for layer, strengths in flat.strengths.items():
+        sae = bindings[layer].sae
+        if sae is not None:
+            sets.append(SteeredSet.of(sae.sae_id, sae.layer, strengths, intensity))
+    return tuple(each for each in sets if not each.is_empty)
+
+
+def find_offenders(flat: FlatCircuit, bindings: Mapping[int, Binding]) -> list[Offender]:
+    """Every member that ``bindings`` leave without a place, in order of layer."""
+    found = []
+    for layer, strengths in flat.strengths.items():
+        binding = bindings.get(layer)
+        for index in strengths:
+            if binding is None or binding.sae is None:
+                mismatch = binding is not None and binding.cause is Cause.FEATURE_COUNT
+                reason = OffenceReason.FEATURE_COUNT_MISMATCH if mismatch else OffenceReason.MISSING_OR_AMBIGUOUS_SAE
+                named = binding.reference.sae_id if binding else None
+                found.append(Offender(layer, index, reason, named))
+            elif index >= binding.sae.d_sae:
+                found.append(Offender(layer, index, OffenceReason.INDEX_OUT_OF_BOUNDS, binding.sae.sae_id))
+    return found
+
+
+def incomplete(offenders: list[Offender]) -> SaeSetIncomplete:
+    """The refusal that lists ``offenders``."""
+    layers = ", ".join(str(layer) for layer in sorted({each.layer for each in offenders}))
+    count = len(offenders)
+    return SaeSetIncomplete(
+        f"{count} member{'s' if count > 1 else ''} of the circuit cannot be served (layers {layers}).",
+        details={"offenders": [each.as_dict() for each in offenders]},
+        remedy="Attach the SAE of each of these layers, then activate the circuit again.",
+    )

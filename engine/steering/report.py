@@ -1,0 +1,265 @@
+"""The steering report: what was really added, as the text of ``X-miLLM-Steering`` (RFC 8941) and as plain values.
+
+A label is earned by equal values, never taken from what was asked. Comparison of strengths is exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from engine.steering.dial import shortest_decimal
+from engine.steering.hashing import steering_set_hash
+from engine.steering.strengths import SteeredSet
+
+
+class UnknownReason(StrEnum):
+    """Why nothing can be said for certain."""
+
+    CLAIMS_UNREADABLE = "claims_unreadable"
+    PROFILE_UNREADABLE = "profile_unreadable"
+    LLAMACPP_ENTRIES = "llamacpp_entries"
+    READ_FAILED = "read_failed"
+
+
+class ProfileSource(StrEnum):
+    """Whether a profile was named by the request or is the active one."""
+
+    REQUEST = "request"
+    ACTIVE = "active"
+
+
+@dataclass(frozen=True)
+class CircuitItem:
+    """A circuit that steers; ``composed`` when it shares a layer with another."""
+
+    circuit_id: str
+    intensity: float
+    composed: bool = False
+
+
+@dataclass(frozen=True)
+class ProfileItem:
+    """A steered SAE whose values are exactly a profile's."""
+
+    steered: SteeredSet
+    name: str
+    source: ProfileSource
+    intensity: float
+
+
+@dataclass(frozen=True)
+class InlineItem:
+    """A steered SAE whose values are exactly those the request carried."""
+
+    steered: SteeredSet
+
+
+@dataclass(frozen=True)
+class ManualItem:
+    """A steered SAE with values nothing else accounts for."""
+
+    steered: SteeredSet
+
+
+SaeItem = ProfileItem | InlineItem | ManualItem
+
+
+@dataclass(frozen=True)
+class SteeringReport:
+    """One answer's report; nothing in it means that nothing was added.
+
+    ``changed`` says that the live plan moved under the answer. ``unknown`` excludes every item.
+    """
+
+    circuits: tuple[CircuitItem, ...] = ()
+    items: tuple[SaeItem, ...] = ()
+    unknown: UnknownReason | None = None
+    changed: bool = False
+
+    def __post_init__(self) -> None:
+        if self.unknown and (self.circuits or self.items):
+            raise ValueError("an unknown steering report has no items")
+        if any(item.steered.is_empty for item in self.items):
+            raise ValueError("a set that adds nothing is not reported")
+
+    def text(self) -> str:
+        """The header's value, and the final stream chunk's."""
+        return ", ".join(_member(kind, parameters) for kind, parameters, _ in self._members())
+
+    def as_dict(self) -> dict[str, Any]:
+        """The same as plain values, with the strengths, for the window: ``{text, changed, items: [{kind, …}]}``."""
+        found = []
+        for kind, parameters, steered in self._members():
+            plain: dict[str, Any] = {"kind": kind}
+            plain |= {key: value.text if isinstance(value, _Token) else value for key, value in parameters}
+            plain.pop("changed", None)
+            if steered is not None:
+                plain["strengths"] = {str(index): value for index, value in steered.strengths}
+            found.append(plain)
+        return {"text": self.text(), "changed": self.changed, "items": found}
+
+    def _members(self) -> list[tuple[str, _Parameters, SteeredSet | None]]:
+        """Kind, parameters in the protocol's order, and the set behind it; in the protocol's order."""
+        members: list[tuple[str, _Parameters, SteeredSet | None]] = []
+        if self.unknown:
+            members.append(("unknown", [("reason", _Token(self.unknown.value))], None))
+        for circuit in sorted(self.circuits, key=lambda each: each.circuit_id):
+            members.append(("circuit", _circuit_parameters(circuit), None))
+        for item in sorted(self.items, key=lambda each: (each.steered.layer, each.steered.sae_id)):
+            members.append((*_sae_member(item), item.steered))
+        if not members:
+            members.append(("none", [], None))
+        if self.changed:
+            for _, parameters, _ in members:
+                parameters.append(("changed", True))
+        return members
+
+
+NO_STEERING = SteeringReport()
+"""Of an answer nothing was added to, and of every scoring pass."""
+
+
+@dataclass(frozen=True)
+class RequestLabel:
+    """What a request carried: inline sets, or a profile by name at an intensity (then ``name`` is set)."""
+
+    sets: tuple[SteeredSet, ...]
+    name: str | None = None
+    intensity: float = 1.0
+
+
+@dataclass(frozen=True)
+class ProfileLabel:
+    """What the active profile comes to at its intensity (the dial's, where a dial acts on it)."""
+
+    sets: tuple[SteeredSet, ...]
+    name: str
+    intensity: float
+
+
+@dataclass(frozen=True)
+class CircuitLabel:
+    """What a circuit that serves in full comes to at its intensity."""
+
+    sets: tuple[SteeredSet, ...]
+    circuit_id: str
+    intensity: float
+    composed: bool = False
+
+
+def describe(
+    added: Sequence[SteeredSet],
+    *,
+    requested: RequestLabel | None = None,
+    circuits: Sequence[CircuitLabel] = (),
+    active: ProfileLabel | None = None,
+    changed: bool = False,
+) -> SteeringReport:
+    """The report on ``added``, what the hooks really added, one set per steered SAE.
+
+    A set is the request's if its values are exactly the request's; else a circuit's, as far as circuits that are whole
+    account for it; else the active profile's if exactly equal; else manual.
+    """
+    by_place = {(each.sae_id, each.layer): each for each in added if not each.is_empty}
+    whole = [label for label in circuits if _is_whole(label, by_place)]
+    items: list[SaeItem] = []
+    served: set[str] = set()
+    for place, steered in by_place.items():
+        own = _equal(steered, requested.sets) if requested else None
+        if requested and own:
+            if requested.name is None:
+                items.append(InlineItem(own))
+            else:
+                items.append(ProfileItem(own, requested.name, ProfileSource.REQUEST, requested.intensity))
+            continue
+        claimants = [(label, part) for label in whole for part in label.sets if (part.sae_id, part.layer) == place]
+        served.update(label.circuit_id for label, _ in claimants)
+        explained = {pair for _, part in claimants for pair in part.strengths}
+        if claimants and explained == set(steered.strengths):
+            continue
+        profile = _equal(steered, active.sets) if active and not claimants else None
+        if active and profile:
+            items.append(ProfileItem(profile, active.name, ProfileSource.ACTIVE, active.intensity))
+        else:
+            items.append(ManualItem(steered))
+    return SteeringReport(
+        circuits=tuple(
+            CircuitItem(label.circuit_id, label.intensity, label.composed)
+            for label in whole
+            if label.circuit_id in served
+        ),
+        items=tuple(items),
+        changed=changed,
+    )
+
+
+@dataclass(frozen=True)
+class _Token:
+    text: str
+
+
+_Parameters = list[tuple[str, "str | int | bool | _Token"]]
+
+
+def _is_whole(label: CircuitLabel, by_place: dict[tuple[str, int], SteeredSet]) -> bool:
+    for part in label.sets:
+        there = by_place.get((part.sae_id, part.layer))
+        if not part.is_empty and (there is None or not set(part.strengths) <= set(there.strengths)):
+            return False
+    return any(not part.is_empty for part in label.sets)
+
+
+def _equal(steered: SteeredSet, candidates: Sequence[SteeredSet]) -> SteeredSet | None:
+    for each in candidates:
+        if (each.sae_id, each.layer, each.strengths) == (steered.sae_id, steered.layer, steered.strengths):
+            return each
+    return None
+
+
+def _circuit_parameters(item: CircuitItem) -> _Parameters:
+    parameters: _Parameters = [("id", item.circuit_id), ("intensity", shortest_decimal(item.intensity))]
+    if item.composed:
+        parameters.append(("composed", True))
+    return parameters
+
+
+def _sae_member(item: SaeItem) -> tuple[str, _Parameters]:
+    steered = item.steered
+    parameters: _Parameters = []
+    if isinstance(item, ProfileItem):
+        parameters += [
+            ("name", item.name),
+            ("source", _Token(item.source.value)),
+            ("intensity", shortest_decimal(item.intensity)),
+        ]
+    parameters += [
+        ("sae", steered.sae_id),
+        ("layer", steered.layer),
+        ("features", len(steered.strengths)),
+        ("hash", steering_set_hash(steered.sae_id, steered.values)),
+    ]
+    if steered.clamped and not isinstance(item, ManualItem):
+        parameters.append(("clamped", steered.clamped))
+    kind = {ProfileItem: "profile", InlineItem: "inline", ManualItem: "manual"}[type(item)]
+    return kind, parameters
+
+
+def _member(kind: str, parameters: _Parameters) -> str:
+    return kind + "".join(f";{key}{_parameter_value(value)}" for key, value in parameters)
+
+
+def _parameter_value(value: str | int | bool | _Token) -> str:
+    if value is True:
+        return ""
+    if isinstance(value, _Token):
+        return f"={value.text}"
+    return f'="{_quotable(value)}"' if isinstance(value, str) else f"={value}"
+
+
+def _quotable(text: str) -> str:
+    """``text`` percent-encoded outside 0x20–0x7E and for percent, quote and backslash: nothing left needs an escape."""
+    raw = text.encode("utf-8", "surrogatepass")
+    return "".join(chr(b) if 0x20 <= b <= 0x7E and b not in b'%"\\' else f"%{b:02X}" for b in raw)
