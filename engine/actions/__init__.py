@@ -1,0 +1,5 @@
+"""What spans rooms: load, unload and import of models.
+
+May import: every room of the engine. Data comes in as calls from a face and goes out as library rows, events and
+futures.
+"""

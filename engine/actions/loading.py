@@ -1,0 +1,351 @@
+"""Loading and unloading models: one at a time, cancellable, never half done.
+
+A load runs on a thread of its own (reading weights holds no lock that the engine thread needs); what is resident
+changes only on the engine thread, between two ticks. The row of a model never stays ``loading``: every way out puts
+it right.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from concurrent.futures import CancelledError, Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from engine.config import EngineSettings
+from engine.errors import (
+    EngineUnsupported,
+    LoadCancelled,
+    MillmError,
+    ModelBusy,
+    ModelLoadFailed,
+    ModelLoading,
+    ModelLocked,
+    ModelNotLoaded,
+)
+from engine.events import EventBus, ModelLoadComplete, ModelLoadError, ModelLoadProgress, ModelUnloadComplete
+from engine.generation.scheduler import Scheduler
+from engine.generation.worker import EngineThread
+from engine.library.database import Library
+from engine.library.records import EngineKind, ModelRecord, ModelStatus
+from engine.models.checkpoint import inspect_checkpoint
+from engine.models.memory import check_fits, plan
+from engine.models.names import check_generative
+from engine.models.shelf import LoadedModel, LoadingState, ModelShelf
+from engine.steering.desk import SteeringDesk
+from engine.steering.plan import Stream
+
+if TYPE_CHECKING:
+    from engine.models.devices import Placement
+    from engine.models.transformers_backend import TransformersBackend
+
+log = logging.getLogger(__name__)
+
+LAST_MODEL = "last_model"
+"""Key of the library's state under which the name of the model loaded last is kept."""
+
+
+class ModelLoader:
+    """Loads, cancels and unloads. All methods may be called from any thread.
+
+    ``release_steering`` puts the rows right of everything that steered the model that is gone.
+    """
+
+    def __init__(
+        self,
+        settings: EngineSettings,
+        library: Library,
+        shelf: ModelShelf,
+        scheduler: Scheduler,
+        thread: EngineThread,
+        events: EventBus,
+        desk: SteeringDesk,
+        release_steering: Callable[[], None],
+    ) -> None:
+        self._settings = settings
+        self._library = library
+        self._shelf = shelf
+        self._scheduler = scheduler
+        self._engine_thread = thread
+        self._events = events
+        self._desk = desk
+        self._release_steering = release_steering
+        self._lock = threading.Lock()
+        self._busy: str | None = None
+        self._loading_id: int | None = None
+        self._future: Future[LoadedModel] | None = None
+        self._cancelled = threading.Event()
+        self._worker: threading.Thread | None = None
+
+    # --- from the faces ---------------------------------------------------------------------------------------------
+
+    def load(self, model_id: int) -> Future[LoadedModel]:
+        """Start loading; progress comes as events, the result through the future.
+
+        Raises at once :class:`ModelNotFound`, :class:`EngineUnsupported`, :class:`ModelNotGenerative` or
+        :class:`ModelBusy` (another load or an unload is under way). A model that is resident already is given back as
+        it is.
+        """
+        record = self._shelf.get(model_id)
+        check_generative(record)
+        if record.engine is not EngineKind.TRANSFORMERS:
+            raise EngineUnsupported(
+                f"{record.name!r} is a GGUF file, and this version has no llama.cpp engine yet.",
+                param="model",
+                remedy="Load a transformers checkpoint instead.",
+            )
+        with self._lock:
+            resident = self._shelf.resident
+            if resident is not None and resident.record.id == model_id and self._busy is None:
+                done: Future[LoadedModel] = Future()
+                done.set_result(resident)
+                return done
+            if self._busy is not None:
+                if self._loading_id == model_id and self._future is not None:
+                    return self._future
+                raise ModelBusy(
+                    f"{record.name!r} cannot be loaded now: {self._busy}.",
+                    remedy="Wait until that is done, or cancel it.",
+                    retry_after=15,
+                )
+            # Claimed with nothing between the check and the claim, so that a double click starts one load.
+            self._busy, self._loading_id = f"{record.name!r} is being loaded", model_id
+            future: Future[LoadedModel] = Future()
+            self._future = future
+            self._cancelled.clear()
+        future.set_running_or_notify_cancel()
+        self._worker = threading.Thread(target=self._load, args=(record, future), name="loader", daemon=True)
+        self._worker.start()
+        return future
+
+    def cancel(self) -> bool:
+        """Cancel the load under way at its next step; False when there is none."""
+        with self._lock:
+            if self._loading_id is None:
+                return False
+            self._cancelled.set()
+            return True
+
+    def unload(self) -> Future[None]:
+        """Let running requests finish (``GRACEFUL_UNLOAD_TIMEOUT``), then free the model. Raises
+        :class:`ModelNotLoaded`.
+        """
+        with self._lock:
+            resident = self._shelf.resident
+            if resident is None:
+                raise ModelNotLoaded("No model is loaded.", retry_after=30)
+            if self._busy is not None:
+                raise ModelBusy(f"The model cannot be unloaded now: {self._busy}.", retry_after=15)
+            self._busy = f"{resident.record.name!r} is being unloaded"
+            # The refusal of new requests begins here, not when the thread gets to it.
+            self._close_queue(resident)
+        future: Future[None] = Future()
+        future.set_running_or_notify_cancel()
+
+        def work() -> None:
+            try:
+                self._unload_resident(resident)
+                self._release()
+                future.set_result(None)
+            except BaseException as error:
+                self._release()
+                future.set_exception(error)
+
+        threading.Thread(target=work, name="unloader", daemon=True).start()
+        return future
+
+    def ensure(self, name: str) -> LoadedModel:
+        """The model ``name``, loaded on demand; blocks up to ``MODEL_LOAD_TIMEOUT`` seconds.
+
+        Raises what a load raises with ``Could not load 'NAME': `` before the message, :class:`ModelLocked` when another
+        loaded model is locked, :class:`ModelLoading` when the wait was too short.
+        """
+        record = self._shelf.resolve(name)
+        resident = self._shelf.resident
+        if resident is not None and resident.record.id == record.id:
+            return resident
+        self._check_lock(record)
+        try:
+            return self.load(record.id).result(self._settings.MODEL_LOAD_TIMEOUT)
+        except FutureTimeout as error:
+            raise ModelLoading(
+                f"Could not load {record.name!r}: it is still being loaded after "
+                f"{self._settings.MODEL_LOAD_TIMEOUT:g} seconds.",
+                param="model",
+                retry_after=15,
+            ) from error
+        except CancelledError as error:
+            raise ModelLoadFailed(f"Could not load {record.name!r}: the program is closing.", param="model") from error
+        except MillmError as error:
+            raise type(error)(
+                f"Could not load {record.name!r}: {error.message}",
+                param=error.param,
+                details=error.details,
+                remedy=error.remedy,
+                retry_after=error.retry_after,
+            ) from error
+
+    def stop(self) -> None:
+        """Cancel what is under way; used when the program ends."""
+        self.cancel()
+
+    def wait(self, timeout: float) -> bool:
+        """Wait for the loader's thread to end; False when it did not within ``timeout`` s."""
+        worker = self._worker
+        if worker is None:
+            return True
+        worker.join(timeout)
+        return not worker.is_alive()
+
+    # --- on the loader's thread -------------------------------------------------------------------------------------
+
+    def _load(self, record: ModelRecord, future: Future[LoadedModel]) -> None:
+        try:
+            self._library.models.set_status(record.id, ModelStatus.LOADING)
+            self._report(record, 0.0, "Checking the files")
+            loaded = self._carry_out(record)
+        except MillmError as error:
+            self._failed(record, error, future)
+        except Exception as error:
+            log.exception("loading %s failed", record.name)
+            self._failed(record, ModelLoadFailed(f"Loading {record.name!r} failed: {error}"), future)
+        else:
+            self._library.state.set(LAST_MODEL, record.name)
+            self._release()
+            future.set_result(loaded)
+            self._events.publish(ModelLoadComplete(record.id, record.name))
+
+    def _carry_out(self, record: ModelRecord) -> LoadedModel:
+        if not record.local_path:
+            raise ModelLoadFailed(
+                f"{record.name!r} has no files on this machine.", remedy="Download or import it again."
+            )
+        folder = Path(record.local_path)
+        report = inspect_checkpoint(folder)
+        self._report(record, 2.0, "Starting the engine")
+        # The heavy libraries come in here, on this thread, the first time a model is loaded.
+        from engine.models import devices
+        from engine.models.transformers_backend import TransformersBackend, checkpoint_dtype
+
+        threads = devices.set_threads(self._settings.CPU_THREADS)
+        placement = devices.place(self._settings.DEVICE, self._settings.DTYPE, checkpoint_dtype(folder))
+        dtype = str(placement.dtype).removeprefix("torch.")
+        log.info(
+            "loading %s as %s on %s, %d threads: %s", record.name, dtype, placement.device, threads, placement.reason
+        )
+        resident = self._shelf.resident
+        freed = resident.info.memory_bytes if resident is not None else 0
+        needed = plan(
+            report.params,
+            dtype,
+            n_layers=report.n_layers,
+            kv_width=report.kv_width,
+            context_length=report.context_length,
+        )
+        check_fits(record.name, needed, devices.available_memory(placement.device) + freed, str(placement.device))
+        if resident is not None:
+            self._report(record, 5.0, f"Unloading {resident.record.name}")
+            self._close_queue(resident)
+            self._unload_resident(resident)
+        backend = self._read(record, folder, placement, TransformersBackend)
+        try:
+            self._check_cancelled()
+        except LoadCancelled:
+            backend.close()
+            raise
+        fresh = self._library.models.set_status(record.id, ModelStatus.LOADED)
+        loaded = LoadedModel(fresh, backend.info, backend)
+        self._engine_thread.run(lambda: self._install(loaded)).result()
+        return loaded
+
+    def _read(
+        self, record: ModelRecord, folder: Path, placement: Placement, backend: type[TransformersBackend]
+    ) -> TransformersBackend:
+        def step(share: float, stage: str) -> None:
+            self._check_cancelled()
+            self._report(record, 10.0 + 88.0 * share, stage)
+
+        return backend.load(folder, placement, step, trust_remote_code=record.trust_remote_code)
+
+    def _install(self, loaded: LoadedModel) -> None:
+        self._scheduler.set_backend(loaded.backend)
+        self._desk.open(
+            Stream(
+                model_name=loaded.record.name,
+                d_model=loaded.info.d_model,
+                n_layers=loaded.info.n_layers,
+                device=loaded.backend.device,
+                dtype=loaded.backend.dtype,
+                steer_first=self._settings.STEER_FIRST_POSITION,
+                blocks_path=loaded.info.blocks_path,
+            )
+        )
+        self._shelf.set_resident(loaded)
+        self._scheduler.open_queue()
+
+    def _unload_resident(self, resident: LoadedModel) -> None:
+        """Drain, then free on the engine thread. The queue is closed already."""
+        if not self._scheduler.wait_idle(self._settings.GRACEFUL_UNLOAD_TIMEOUT):
+            log.warning(
+                "requests were still running after %g s; they are ended", self._settings.GRACEFUL_UNLOAD_TIMEOUT
+            )
+
+        def free() -> None:
+            self._scheduler.fail_all(self._unloading(resident))
+            self._scheduler.set_backend(None)
+            self._desk.close()
+            self._shelf.set_resident(None)
+            resident.backend.close()
+
+        self._engine_thread.run(free).result()
+        self._release_steering()
+        self._library.models.update(resident.record.id, status=ModelStatus.READY, locked=False)
+        self._scheduler.open_queue()
+        self._events.publish(ModelUnloadComplete(resident.record.id, resident.record.name))
+
+    def _close_queue(self, resident: LoadedModel) -> None:
+        self._scheduler.close_queue(self._unloading(resident))
+
+    def _unloading(self, resident: LoadedModel) -> ModelBusy:
+        return ModelBusy(f"The model {resident.record.name!r} is being unloaded.", param="model", retry_after=5)
+
+    def _failed(self, record: ModelRecord, error: MillmError, future: Future[LoadedModel]) -> None:
+        cancelled = isinstance(error, LoadCancelled)
+        status = ModelStatus.READY if cancelled else ModelStatus.ERROR
+        try:
+            self._library.models.set_status(record.id, status, error_message=None if cancelled else error.one_line())
+        except MillmError:
+            # The library is closed when the program ends during a load; the row is put right at the next start.
+            log.warning("the failed load of %s could not be recorded", record.name)
+        self._release()
+        future.set_exception(error)
+        self._events.publish(ModelLoadError(record.id, record.name, error.code, error.one_line()))
+
+    def _release(self) -> None:
+        self._shelf.set_loading(None)
+        with self._lock:
+            self._busy = self._loading_id = self._future = None
+
+    def _report(self, record: ModelRecord, progress: float, stage: str) -> None:
+        self._shelf.set_loading(LoadingState(record.id, record.name, progress, stage))
+        self._events.publish(ModelLoadProgress(record.id, record.name, progress, stage))
+
+    def _check_cancelled(self) -> None:
+        if self._cancelled.is_set():
+            raise LoadCancelled("The load was cancelled.")
+
+    def _check_lock(self, record: ModelRecord) -> None:
+        resident = self._shelf.resident
+        if resident is None:
+            return
+        holder = self._shelf.get(resident.record.id)
+        if holder.locked and holder.id != record.id:
+            raise ModelLocked(
+                f"{holder.name!r} is locked for steering, so {record.name!r} cannot be loaded by a request.",
+                param="model",
+                details={"locked_model": holder.name},
+                remedy=f"Detach the SAEs or unlock {holder.name!r} first.",
+            )

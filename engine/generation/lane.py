@@ -1,0 +1,393 @@
+"""A lane writes one choice; a running request owns the lanes of one admitted request.
+
+Lanes hold no model state but their store: they take logits and give deltas. They live on the engine thread.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from engine.errors import MillmError, RequestCancelled
+from engine.generation.prompts import PreparedPrompt
+from engine.generation.request import (
+    Alternative,
+    ChoiceFinished,
+    Delta,
+    FinishReason,
+    GenerationRequest,
+    RequestFailed,
+    RequestFinished,
+    Started,
+    TextDelta,
+    TokenInfo,
+    Usage,
+)
+from engine.generation.text.stream import ChoiceText, Emitted
+from engine.monitor.capture import Capture, CapturePlan
+from engine.steering.plan import EMPTY_PLAN, SteeringPlan
+from engine.steering.resolve import ResolvedSteering
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from engine.generation.sampler import Picked
+    from engine.models.backend import KVStore
+    from engine.models.shelf import LoadedModel
+    from engine.models.tokenizer import Tokenizer
+
+log = logging.getLogger(__name__)
+
+CONTEXT_IDS = 6
+"""Prompt tokens the detokenizer sees before the first generated one, so that a continued text keeps its spaces."""
+
+
+@dataclass(frozen=True)
+class PreparedRequest:
+    """A request rendered and tokenized for a resident model, with its caps resolved.
+
+    Attributes:
+        caps: Most tokens to write, per prompt.
+        continues: The answer goes on with the prompt's own text (raw prompts, a trailing assistant message).
+        solo: Runs in passes of its own: it promises the same bytes again, or rows are not batched here.
+        steering: What it runs with.
+        capture: Which activations are read along, where any are asked for.
+        own_stops: Stop strings beside the request's: how a model without a chat template closes a turn.
+        notes: What was changed to make the prompt work, in words.
+    """
+
+    request: GenerationRequest
+    loaded: LoadedModel
+    prompts: tuple[PreparedPrompt, ...]
+    caps: tuple[int, ...]
+    continues: bool
+    solo: bool
+    steering: ResolvedSteering
+    capture: CapturePlan | None = None
+    own_stops: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def model_name(self) -> str:
+        """The resident model's library name."""
+        return self.loaded.record.name
+
+    @property
+    def max_tokens(self) -> int:
+        """The largest cap of all prompts."""
+        return max(self.caps)
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Tokens of all prompts, each counted once however many choices share it."""
+        return sum(len(prompt.token_ids) for prompt in self.prompts)
+
+
+@dataclass
+class PromptPast:
+    """A prompt read once and shared by its choices: the store after the last prompt token and the logits there."""
+
+    store: KVStore
+    logits: Tensor
+    users_left: int
+
+
+class RequestHandle:
+    """The owner's side of a submitted request: cancel it, ask whether it ended. Thread-safe."""
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        self._cancelled = threading.Event()
+        self._done = threading.Event()
+
+    def cancel(self) -> None:
+        """End it before its next token, wherever it is: queued, in prefill or decoding. Harmless when it has ended."""
+        self._cancelled.set()
+        self._wake()
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the owner has cancelled it."""
+        return self._cancelled.is_set()
+
+    @property
+    def done(self) -> bool:
+        """Whether its last delta was sent."""
+        return self._done.is_set()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Block until the last delta was sent; False after ``timeout`` seconds."""
+        return self._done.wait(timeout)
+
+    def mark_done(self) -> None:
+        """The last delta was sent."""
+        self._done.set()
+
+
+@dataclass(eq=False)
+class RunningRequest:
+    """A submitted request: its choices not yet begun, its lanes, what it has sent. Engine thread only after
+    submission.
+    """
+
+    prepared: PreparedRequest
+    sink: Callable[[Delta], None]
+    handle: RequestHandle
+    order: int
+    submitted: float = field(default_factory=time.monotonic)
+    started: float | None = None
+    first_token: float | None = None
+    completion_tokens: int = 0
+    lanes: int = 0
+    todo: deque[tuple[int, int]] = field(default_factory=deque)
+    pasts: dict[int, PromptPast] = field(default_factory=dict)
+    reading: set[int] = field(default_factory=set)
+    last_plan: SteeringPlan = EMPTY_PLAN
+    changed: bool = False
+    activations: Mapping[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        written = self.prepared.request.choices_written
+        for prompt in range(len(self.prepared.prompts)):
+            self.todo.extend((prompt, choice) for choice in range(written))
+        self._unfinished = len(self.todo)
+        self._admitted = 0
+        self._best_of = _BestOf(self.prepared.request.n) if self.prepared.request.best_of is not None else None
+
+    def next_choice(self) -> tuple[int, int] | None:
+        """(prompt, choice) of a lane that may begin now, or None.
+
+        Solo choices run one after another. Choices of a prompt that is being read wait until they can share what was
+        read.
+        """
+        if self.prepared.solo and self.lanes:
+            return None
+        return next((item for item in self.todo if item[0] not in self.reading), None)
+
+    def choices_left(self, prompt: int) -> int:
+        """Choices of ``prompt`` that have no lane yet."""
+        return sum(1 for other, _ in self.todo if other == prompt)
+
+    def start(self, live: SteeringPlan) -> None:
+        """The request leaves the queue. What the live steering is now is what ``changed`` is measured against."""
+        self.started = time.monotonic()
+        self._admitted = live.version
+        self._send(Started("serial" if self.prepared.solo else "cbm"))
+
+    def use_plan(self, live: SteeringPlan) -> SteeringPlan:
+        """The plan of the next pass: the request's own, or the live one of this moment."""
+        own = self.prepared.steering.plan
+        if own is None and live.version != self._admitted:
+            self.changed = True
+        self.last_plan = live if own is None else own
+        return self.last_plan
+
+    def emit(self, lane: Lane, emitted: Emitted) -> None:
+        """Send text of a choice, where there is any."""
+        if not emitted.text and not emitted.tokens:
+            return
+        if self.first_token is None:
+            self.first_token = time.monotonic()
+        self._deliver(lane.prompt, TextDelta(lane.index, emitted.text, emitted.tokens, lane.count))
+
+    def finish_choice(self, lane: Lane, reason: FinishReason) -> bool:
+        """A choice ended; True when it was the request's last, whose final delta is then sent too."""
+        self.completion_tokens += lane.count
+        self._deliver(lane.prompt, ChoiceFinished(lane.index, reason, lane.count, lane.cumulative_logprob))
+        self._unfinished -= 1
+        if self._best_of is not None and self._unfinished % self.prepared.request.choices_written == 0:
+            for delta in self._best_of.take_finished(self.prepared.request.choices_written):
+                self._send(delta)
+        if self._unfinished:
+            return False
+        now = time.monotonic()
+        started = self.started if self.started is not None else now
+        self._end(
+            RequestFinished(
+                Usage(self.prepared.prompt_tokens, self.completion_tokens),
+                seconds_queued=started - self.submitted,
+                seconds_to_first_token=(self.first_token or now) - self.submitted,
+                seconds_total=now - self.submitted,
+                steering=replace(self.last_plan.report, changed=self.changed),
+                activations=self.activations,
+            )
+        )
+        return True
+
+    def fail(self, error: MillmError) -> None:
+        """End with ``error``; text already sent stays sent."""
+        if not self.handle.done:
+            self._end(RequestFailed(error))
+
+    def cancel_error(self) -> RequestCancelled:
+        """The error a cancelled request ends with."""
+        return RequestCancelled("The request was cancelled before it was finished.")
+
+    def _deliver(self, prompt: int, delta: TextDelta | ChoiceFinished) -> None:
+        if self._best_of is None:
+            self._send(delta)
+        else:
+            self._best_of.keep(prompt, delta)
+
+    def _send(self, delta: Delta) -> None:
+        try:
+            self.sink(delta)
+        except Exception:
+            # A reader that cannot be reached is a reader that has left.
+            log.exception("a reader of an answer failed; the request is cancelled")
+            self.handle.cancel()
+
+    def _end(self, delta: Delta) -> None:
+        self.pasts.clear()
+        self._send(delta)
+        self.handle.mark_done()
+
+
+class _BestOf:
+    """Keeps the deltas of all choices of a prompt and gives the best ``n``, renumbered, in falling likelihood."""
+
+    def __init__(self, n: int) -> None:
+        self._n = n
+        self._kept: dict[int, dict[int, list[TextDelta | ChoiceFinished]]] = {}
+
+    def keep(self, prompt: int, delta: TextDelta | ChoiceFinished) -> None:
+        """Hold a delta back until its prompt's choices can be compared."""
+        self._kept.setdefault(prompt, {}).setdefault(delta.index, []).append(delta)
+
+    def take_finished(self, written: int) -> list[Delta]:
+        """The deltas to send of every prompt whose ``written`` choices have all ended."""
+        out: list[Delta] = []
+        for prompt in sorted(self._kept):
+            choices = self._kept[prompt]
+            ends = [c[-1] for c in choices.values() if isinstance(c[-1], ChoiceFinished)]
+            if len(ends) < written:
+                continue
+            best = sorted(ends, key=lambda end: (-end.cumulative_logprob, end.index))[: self._n]
+            for place, end in enumerate(best):
+                index = prompt * self._n + place
+                for delta in choices[end.index]:
+                    out.append(_renumbered(delta, index))
+            del self._kept[prompt]
+        return out
+
+
+def _renumbered(delta: TextDelta | ChoiceFinished, index: int) -> Delta:
+    if isinstance(delta, TextDelta):
+        return TextDelta(index, delta.text, delta.tokens, delta.completion_tokens)
+    return ChoiceFinished(index, delta.reason, delta.completion_tokens, delta.cumulative_logprob)
+
+
+class Lane:
+    """One choice being written.
+
+    Args:
+        running: The request it belongs to.
+        prompt: Which of the request's prompts.
+        choice: Which choice of that prompt; with the seed it fixes the draws.
+    """
+
+    def __init__(self, running: RunningRequest, prompt: int, choice: int) -> None:
+        # Imported here: this module is loaded before the window is painted, and torch takes seconds.
+        from engine.generation.sampler import LaneSampler
+
+        prepared = running.prepared
+        request = prepared.request
+        info = prepared.loaded.info
+        self.running = running
+        self.prompt = prompt
+        self.index = prompt * request.choices_written + choice
+        self.prompt_ids = prepared.prompts[prompt].token_ids
+        self.cap = prepared.caps[prompt]
+        self.solo = prepared.solo
+        self.tokenizer: Tokenizer = prepared.loaded.backend.tokenizer
+        # best_of ranks by likelihood, so it needs each token's logprob whether or not they are reported.
+        self._logprobs = request.logprobs if request.logprobs is not None else (0 if request.best_of else None)
+        self._report_logprobs = request.logprobs is not None
+        self.sampler = LaneSampler(
+            request.sampling,
+            vocab_size=info.vocab_size,
+            eos_ids=self.tokenizer.eos_ids,
+            prompt_ids=self.prompt_ids,
+            choice_index=choice,
+            device=prepared.loaded.backend.device,
+        )
+        self.text = ChoiceText(
+            self.tokenizer,
+            (*request.stop, *prepared.own_stops),
+            context_ids=self.prompt_ids[-CONTEXT_IDS:] if prepared.continues else (),
+            min_tokens=request.sampling.min_tokens,
+            prompt_chars=len(prepared.prompts[prompt].text),
+        )
+        self._ignore_eos = request.sampling.ignore_eos
+        self.capture = None if prepared.capture is None else Capture(prepared.capture, request.request_id)
+        self.store: KVStore | None = None
+        self.fed = 0
+        self.next_token = -1
+        self.count = 0
+        self.cumulative_logprob = 0.0
+
+    @property
+    def plain_greedy(self) -> bool:
+        """The next token is the plain argmax with nothing to report: one pass may choose for many rows."""
+        return self._logprobs is None and self.sampler.is_plain_greedy
+
+    @property
+    def position(self) -> int:
+        """Position of the next token fed, 0-based over prompt then answer."""
+        return self.fed if self.fed < len(self.prompt_ids) else len(self.prompt_ids) + self.count - 1
+
+    def use_plan(self, live: SteeringPlan) -> SteeringPlan:
+        """The plan of this lane's next pass."""
+        return self.running.use_plan(live)
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the owner has cancelled the request."""
+        return self.running.handle.cancelled
+
+    def pick(self, logits: Tensor) -> FinishReason | None:
+        """Choose the next token from ``[vocab]`` logits, send its text, and say whether the choice has ended."""
+        picked = self.sampler.pick(logits, self._logprobs)
+        if picked.logprob is not None:
+            self.cumulative_logprob += picked.logprob
+        return self._accept(picked.token_id, self._token_info(picked))
+
+    def accept_greedy(self, token_id: int) -> FinishReason | None:
+        """As :meth:`pick`, for a lane with ``plain_greedy`` whose argmax is known."""
+        self.sampler.record(token_id)
+        return self._accept(token_id, TokenInfo(token_id))
+
+    def _accept(self, token_id: int, info: TokenInfo) -> FinishReason | None:
+        """Take a chosen token: count it, send its text, end at an end token, a stop string or the cap."""
+        self.count += 1
+        if token_id in self.tokenizer.eos_ids and not self._ignore_eos:
+            self.running.emit(self, self.text.finish())
+            return FinishReason.STOP
+        emitted = self.text.feed(info)
+        if emitted.stopped:
+            self.running.emit(self, emitted)
+            return FinishReason.STOP
+        if self.count >= self.cap:
+            rest = self.text.finish()
+            self.running.emit(self, Emitted(emitted.text + rest.text, emitted.tokens + rest.tokens, rest.stopped))
+            return FinishReason.STOP if rest.stopped else FinishReason.LENGTH
+        self.running.emit(self, emitted)
+        self.next_token = token_id
+        return None
+
+    def _token_info(self, picked: Picked) -> TokenInfo:
+        if not self._report_logprobs:
+            return TokenInfo(picked.token_id)
+        name, raw = self.tokenizer.token_text, self.tokenizer.token_bytes
+        return TokenInfo(
+            picked.token_id,
+            text=name(picked.token_id),
+            bytes=raw(picked.token_id),
+            logprob=picked.logprob,
+            top=tuple(Alternative(i, name(i), raw(i), logprob) for i, logprob in picked.top),
+        )

@@ -1,0 +1,291 @@
+"""From messages or raw text to the exact tokens a model reads.
+
+Knows chat templates and their failings; knows nothing of models or sampling. Two promises: the model reads exactly one
+BOS where its tokenizer has a use for one, whatever the template does; and a conversation is never changed silently
+(each change is a note, in words).
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+
+from engine.errors import InvalidParameter, NoChatTemplate
+from engine.generation.request import ChatInput, TextInput
+from engine.models.tokenizer import TemplateRaised
+
+if TYPE_CHECKING:
+    from engine.models.tokenizer import Tokenizer
+
+NOTE_NO_TEMPLATE = "The model has no chat template; generic turns were written instead."
+NOTE_TOOLS_DROPPED = "The generic turns have no place for tool messages; they were left out."
+NOTE_FOLDED = (
+    "The chat template refused the conversation as it was sent; the system text was moved into the first user turn and "
+    "neighbouring turns of one role were merged."
+)
+NOTE_APPENDED = (
+    "The chat template cannot leave a turn open; the unfinished answer was put after the opening of a new one."
+)
+
+GENERIC_TURN_END = "<end_of_turn>"
+"""How a turn ends for a model without a template; it has no such token, so its text is a stop."""
+
+_ROLES = {"developer": "system", "function": "tool"}
+_PARAMETERS_THAT_ARE_VARIABLES = {"documents"}
+"""Arguments of the renderer that only reach the template, so a request may set them."""
+
+Turns = list[dict[str, str]]
+
+
+@dataclass(frozen=True)
+class PreparedPrompt:
+    """What the model reads: the text as rendered (a BOS the tokenizer adds itself is not in it), and all token ids."""
+
+    text: str
+    token_ids: tuple[int, ...]
+
+
+def prepare_chat(tokenizer: Tokenizer, chat: ChatInput) -> tuple[PreparedPrompt, tuple[str, ...], bool]:
+    """Render and tokenize a conversation.
+
+    Returns:
+        The prompt; notes on what was changed to make it work; whether the last message, an assistant's, is continued
+        (it is, unless it is blank: then it counts as not sent).
+
+    Raises:
+        InvalidParameter: ``messages``: none to answer, not Unicode, or refused by the template even after folding.
+            ``chat_template_kwargs.NAME``: a name that is not a variable but steers the renderer.
+        NoChatTemplate: Template variables for a model without a template.
+    """
+    turns = _turns(chat)
+    continued = turns[-1]["role"] == "assistant"
+    variables = chat.template_kwargs
+    if not tokenizer.has_chat_template:
+        if variables:
+            raise NoChatTemplate(
+                f"The request sets {_listed(variables)} for the chat template, but the model has none.",
+                param="chat_template_kwargs",
+                remedy="Leave chat_template_kwargs out, or use a model that has a chat template.",
+            )
+        text, notes = _generic(turns, continued)
+    else:
+        _check_variables(variables)
+        text, notes = _rendered(tokenizer, turns, continued, variables)
+        unread = unread_variables(tokenizer, variables)
+        if unread:
+            notes.append(f"The chat template does not read {_listed(unread)}.")
+    _check_unicode(text, "chat_template_kwargs")
+    text, ids = _with_one_bos(tokenizer, text)
+    if not ids:
+        raise InvalidParameter("The chat template made an empty prompt of 'messages'.", param="messages")
+    return PreparedPrompt(text, tuple(ids)), tuple(notes), continued
+
+
+def prepare_text(tokenizer: Tokenizer, given: TextInput) -> list[PreparedPrompt]:
+    """Tokenize raw prompts, in order.
+
+    With ``add_special_tokens`` the tokenizer puts its BOS first, once, also where the text has it written already; an
+    end token it would append is left out, since the text is to be continued. Without, the text is taken as it stands.
+
+    Raises:
+        InvalidParameter: ``prompt``: there is none, one has no tokens, or one is not Unicode.
+    """
+    if not given.prompts:
+        raise InvalidParameter("'prompt' is an empty list; expected at least one prompt.", param="prompt")
+    prepared: list[PreparedPrompt] = []
+    for place, text in enumerate(given.prompts):
+        name = "prompt" if len(given.prompts) == 1 else f"prompt[{place}]"
+        _check_unicode(text, "prompt", name)
+        ids = _encoded(tokenizer, text, given.add_special_tokens)
+        if not ids:
+            raise InvalidParameter(
+                f"'{name}' is empty: it gives the model no token to start from.",
+                param="prompt",
+                remedy="Send at least one character.",
+            )
+        prepared.append(PreparedPrompt(text, tuple(ids)))
+    return prepared
+
+
+def unread_variables(tokenizer: Tokenizer, variables: Mapping[str, object]) -> tuple[str, ...]:
+    """Names in ``variables`` that the model's chat template never reads, in order; none where that cannot be told."""
+    if not variables:
+        return ()
+    read = tokenizer.template_variables()
+    return () if read is None else tuple(name for name in variables if name not in read)
+
+
+# --- messages ---------------------------------------------------------------------------------------------------------
+
+
+def _turns(chat: ChatInput) -> Turns:
+    """The messages a template gets: settled roles, text for every content, no blank answer at the end."""
+    turns: Turns = []
+    for place, message in enumerate(chat.messages):
+        content = message.content or ""
+        _check_unicode(content, f"messages.{place}.content")
+        turns.append({"role": _ROLES.get(message.role, message.role), "content": content})
+    while turns and turns[-1]["role"] == "assistant" and not turns[-1]["content"].strip():
+        turns.pop()
+    if not turns:
+        raise InvalidParameter(
+            "'messages' holds nothing to answer.", param="messages", remedy="Send at least one user message."
+        )
+    return turns
+
+
+def _check_unicode(text: str, param: str, name: str | None = None) -> None:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise InvalidParameter(
+            f"'{name or param}' is not Unicode text: character {error.start} is half of a surrogate pair.", param=param
+        ) from error
+
+
+def _check_variables(variables: Mapping[str, object]) -> None:
+    for name in variables:
+        if name in _renderer_parameters():
+            raise InvalidParameter(
+                f"'chat_template_kwargs.{name}' is no variable of the chat template but an argument of the renderer; "
+                "a request may not set it.",
+                param=f"chat_template_kwargs.{name}",
+            )
+
+
+@cache
+def _renderer_parameters() -> frozenset[str]:
+    from transformers import PreTrainedTokenizerBase
+    from transformers.utils.chat_template_utils import render_jinja_template
+
+    names = {"messages"}
+    for function in (PreTrainedTokenizerBase.apply_chat_template, render_jinja_template):
+        names |= set(inspect.signature(function).parameters)
+    return frozenset(names - _PARAMETERS_THAT_ARE_VARIABLES)
+
+
+def _listed(names: Mapping[str, object] | Sequence[str]) -> str:
+    return ", ".join(f"'{name}'" for name in names)
+
+
+# --- rendering --------------------------------------------------------------------------------------------------------
+
+
+def _rendered(
+    tokenizer: Tokenizer, turns: Turns, continued: bool, variables: Mapping[str, object]
+) -> tuple[str, list[str]]:
+    """Through the model's template: as sent, else folded."""
+    try:
+        return _attempt(tokenizer, turns, continued, variables)
+    except TemplateRaised as error:
+        refusal = error  # these words, about the conversation as it was sent, say most
+    try:
+        text, notes = _attempt(tokenizer, _merged(_system_moved(turns)), continued, variables)
+    except TemplateRaised:
+        raise InvalidParameter(
+            f"The model's chat template refused the conversation: {refusal}",
+            param="messages",
+            remedy="Change the roles or their order as the template asks.",
+        ) from refusal
+    return text, [NOTE_FOLDED, *notes]
+
+
+def _attempt(
+    tokenizer: Tokenizer, turns: Turns, continued: bool, variables: Mapping[str, object]
+) -> tuple[str, list[str]]:
+    if not continued:
+        text = tokenizer.render_chat(turns, add_generation_prompt=True, continue_final=False, kwargs=variables)
+        return text, []
+    partial = turns[-1]["content"]
+    try:
+        text = tokenizer.render_chat(turns, add_generation_prompt=False, continue_final=True, kwargs=variables)
+    except TemplateRaised:
+        if len(turns) == 1:
+            raise
+        # Some templates rewrite what an assistant said, so the open end cannot be found in what they give.
+        opening = tokenizer.render_chat(turns[:-1], add_generation_prompt=True, continue_final=False, kwargs=variables)
+        return opening + partial, [NOTE_APPENDED]
+    if not text.endswith(partial) and text.endswith(partial.rstrip()):
+        text += partial[len(partial.rstrip()) :]  # the template trims; what is continued must be what was sent
+    return text, []
+
+
+def _system_moved(turns: Turns) -> Turns:
+    """Without system turns: their text goes in front of the next user turn, or becomes one where none follows."""
+    moved: Turns = []
+    waiting: list[str] = []
+    for turn in turns:
+        if turn["role"] == "system":
+            waiting.append(turn["content"])
+        elif turn["role"] == "user" and waiting:
+            moved.append({"role": "user", "content": _joined(*waiting, turn["content"])})
+            waiting = []
+        else:
+            moved.append(turn)
+    if any(text.strip() for text in waiting):
+        # An unfinished answer stays last, since it is to be continued.
+        place = len(moved) - (1 if turns[-1]["role"] == "assistant" else 0)
+        moved.insert(place, {"role": "user", "content": _joined(*waiting)})
+    return moved
+
+
+def _merged(turns: Turns) -> Turns:
+    """Without two neighbours of one role."""
+    merged: Turns = []
+    for turn in turns:
+        if merged and merged[-1]["role"] == turn["role"]:
+            merged[-1] = {"role": turn["role"], "content": _joined(merged[-1]["content"], turn["content"])}
+        else:
+            merged.append(turn)
+    return merged
+
+
+def _joined(*texts: str) -> str:
+    return "\n\n".join(text for text in texts if text.strip())
+
+
+def _generic(turns: Turns, continued: bool) -> tuple[str, list[str]]:
+    """Turns in Gemma's form, for a model that brought no template."""
+    notes = [NOTE_NO_TEMPLATE]
+    if any(turn["role"] == "tool" for turn in turns):
+        notes.append(NOTE_TOOLS_DROPPED)
+    parts: list[str] = []
+    for turn in _system_moved([turn for turn in turns if turn["role"] != "tool"]):
+        speaker = "model" if turn["role"] == "assistant" else "user"
+        parts.append(f"<start_of_turn>{speaker}\n{turn['content']}")
+    if not continued:
+        parts.append("<start_of_turn>model\n")
+    return f"{GENERIC_TURN_END}\n".join(parts), notes
+
+
+# --- tokens -----------------------------------------------------------------------------------------------------------
+
+
+def _with_one_bos(tokenizer: Tokenizer, text: str) -> tuple[str, list[int]]:
+    """Token ids of a rendered chat; its BOS is written by the template or added by the tokenizer, never both."""
+    bos = tokenizer.bos_text
+    written = bool(bos) and text.lstrip().startswith(bos)
+    if written:
+        text = text.lstrip()
+        while text.startswith(bos + bos):
+            text = text[len(bos) :]
+    ids = _encoded(tokenizer, text, add_special_tokens=not written)
+    if ids[:2] == [tokenizer.bos_id] * 2:  # a tokenizer that adds its own without being asked
+        del ids[0]
+    return text, ids
+
+
+def _encoded(tokenizer: Tokenizer, text: str, add_special_tokens: bool) -> list[int]:
+    ids = tokenizer.encode(text, add_special_tokens)
+    if not add_special_tokens:
+        return ids
+    appended = len(tokenizer.appended_ids)
+    if appended:
+        del ids[-appended:]
+    if tokenizer.bos_id in tokenizer.prepended_ids:
+        while ids[:2] == [tokenizer.bos_id] * 2:
+            del ids[0]
+    return ids

@@ -1,0 +1,266 @@
+"""The one internal request every dialect and the window map onto, and the typed deltas that answer it.
+
+All values are frozen and checked on construction. Nothing here touches torch, so a route can build a request before the
+heavy libraries are imported.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any
+from uuid import uuid4
+
+from engine.errors import InvalidParameter, MillmError
+from engine.monitor.activation_spec import ActivationSpec
+from engine.steering.report import NO_STEERING, SteeringReport
+from engine.steering.request import FOLLOW_LIVE, SteeringRequest
+
+MAX_SEED = 2**32 - 1
+MAX_STOPS = 16
+MAX_LOGIT_BIAS = 1024
+MAX_TOP_LOGPROBS = 20
+
+
+class FinishReason(StrEnum):
+    """Why a choice ended; the values are OpenAI's."""
+
+    STOP = "stop"
+    LENGTH = "length"
+
+
+def _check(condition: bool, name: str, value: object, expected: str) -> None:
+    if not condition:
+        raise InvalidParameter(f"Invalid value for '{name}': {value!r}; expected {expected}.", param=name)
+
+
+def _finite(name: str, value: float, low: float, high: float, *, open_low: bool = False) -> None:
+    ok = math.isfinite(value) and (value > low if open_low else value >= low) and value <= high
+    _check(ok, name, value, f"a number from {low:g}{' (excluded)' if open_low else ''} to {high:g}")
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How the next token is chosen. Defaults are OpenAI's; bounds are the contract's.
+
+    Order of application: logit bias, penalties, constraint mask and held end tokens, then (only for sampling)
+    temperature, top_k, top_p, min_p. Temperature 0 takes the likeliest token.
+
+    Attributes:
+        seed: 0…2³²−1; choice i draws from a generator made of (seed, i). A seeded request runs on solo lanes.
+        min_tokens: End tokens and stop strings are held until this many tokens were written.
+        ignore_eos: An end token counts as a token that shows nothing.
+        logit_bias: Token id → added to its logit, −100…100.
+    """
+
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    frequency_penalty: float = 0.0
+    presence_penalty: float = 0.0
+    logit_bias: Mapping[int, float] = field(default_factory=dict)
+    min_tokens: int = 0
+    ignore_eos: bool = False
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        _finite("temperature", self.temperature, 0.0, 2.0)
+        _finite("top_p", self.top_p, 0.0, 1.0)
+        _check(self.top_k >= 0, "top_k", self.top_k, "an integer of at least 0 (0 is off)")
+        _finite("min_p", self.min_p, 0.0, 1.0)
+        _finite("repetition_penalty", self.repetition_penalty, 0.0, 2.0, open_low=True)
+        _finite("frequency_penalty", self.frequency_penalty, -2.0, 2.0)
+        _finite("presence_penalty", self.presence_penalty, -2.0, 2.0)
+        _check(
+            len(self.logit_bias) <= MAX_LOGIT_BIAS, "logit_bias", f"{len(self.logit_bias)} keys", "at most 1024 keys"
+        )
+        for token, bias in self.logit_bias.items():
+            _check(token >= 0, "logit_bias", token, "token ids of at least 0")
+            _finite(f"logit_bias.{token}", bias, -100.0, 100.0)
+        _check(self.min_tokens >= 0, "min_tokens", self.min_tokens, "an integer of at least 0")
+        if self.seed is not None:
+            _check(0 <= self.seed <= MAX_SEED, "seed", self.seed, "an integer from 0 to 4294967295")
+        object.__setattr__(self, "logit_bias", MappingProxyType(dict(self.logit_bias)))
+
+
+@dataclass(frozen=True)
+class Message:
+    """One chat message as the template sees it: only role and content reach it."""
+
+    role: str
+    content: str | None
+
+
+@dataclass(frozen=True)
+class ChatInput:
+    """A conversation to answer. A non-blank trailing assistant message is continued, not answered.
+
+    ``template_kwargs`` are variables for the chat template (``enable_thinking`` and the like).
+    """
+
+    messages: tuple[Message, ...]
+    template_kwargs: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TextInput:
+    """Raw prompts to continue, one or several; each gives its own choices, in order."""
+
+    prompts: tuple[str, ...]
+    add_special_tokens: bool = True
+
+
+@dataclass(frozen=True)
+class GenerationRequest:
+    """What to write: the input, how to sample, when to stop, and what to report.
+
+    Attributes:
+        model: Library name of the model, exactly as asked; used in messages.
+        n: Choices returned per prompt. best_of: choices written per prompt (≥ n), the best n returned by cumulative
+            logprob; only without streaming.
+        max_tokens: Cap per choice; None is the rest of the window, at most ``DEFAULT_MAX_TOKENS``.
+        logprobs: None: not reported. k ≥ 0: each token's logprob with its k likeliest alternatives.
+        steering: The request's own steering; by default it follows the live one.
+        activations: SAE activations to read along and give back with the last delta; one answer only.
+        request_id: What monitoring calls it.
+    """
+
+    model: str
+    input: ChatInput | TextInput
+    sampling: Sampling = field(default_factory=Sampling)
+    n: int = 1
+    best_of: int | None = None
+    max_tokens: int | None = None
+    stop: tuple[str, ...] = ()
+    logprobs: int | None = None
+    steering: SteeringRequest = FOLLOW_LIVE
+    activations: ActivationSpec | None = None
+    request_id: str = field(default_factory=lambda: uuid4().hex)
+
+    def __post_init__(self) -> None:
+        _check(1 <= self.n <= 128, "n", self.n, "an integer from 1 to 128")
+        if self.best_of is not None:
+            _check(1 <= self.best_of <= 20, "best_of", self.best_of, "an integer from 1 to 20")
+            _check(self.best_of >= self.n, "best_of", self.best_of, f"at least n ({self.n})")
+        if self.max_tokens is not None:
+            _check(self.max_tokens > 0, "max_tokens", self.max_tokens, "an integer of at least 1")
+            _check(
+                self.sampling.min_tokens <= self.max_tokens,
+                "min_tokens",
+                self.sampling.min_tokens,
+                f"at most max_tokens ({self.max_tokens})",
+            )
+        _check(len(self.stop) <= MAX_STOPS, "stop", f"{len(self.stop)} strings", f"at most {MAX_STOPS} strings")
+        _check(all(self.stop), "stop", list(self.stop), "non-empty strings")
+        if self.logprobs is not None:
+            _check(0 <= self.logprobs <= MAX_TOP_LOGPROBS, "logprobs", self.logprobs, "an integer from 0 to 20")
+
+    @property
+    def choices_written(self) -> int:
+        """Choices generated per prompt: ``best_of`` where given, else ``n``."""
+        return self.best_of if self.best_of is not None else self.n
+
+
+# --- the answer -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """A candidate for one position: its id, its text, its bytes and its log-probability (natural log)."""
+
+    token_id: int
+    text: str
+    bytes: bytes
+    logprob: float
+
+
+@dataclass(frozen=True)
+class TokenInfo:
+    """One generated token. ``logprob`` and ``top`` are filled when logprobs were asked for; ``top`` is in falling
+    order.
+
+    ``text_offset`` counts characters of prompt plus completion before the token.
+    """
+
+    token_id: int
+    text: str = ""
+    bytes: bytes = b""
+    logprob: float | None = None
+    top: tuple[Alternative, ...] = ()
+    text_offset: int = 0
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Token counts of a whole request; a prompt shared by ``n`` choices counts once."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int = 0
+
+    @property
+    def total_tokens(self) -> int:
+        """Prompt plus completion."""
+        return self.prompt_tokens + self.completion_tokens
+
+
+@dataclass(frozen=True)
+class Delta:
+    """Base of everything a running request emits."""
+
+
+@dataclass(frozen=True)
+class Started(Delta):
+    """The request left the queue: its first lane is being read. Sent once, first. ``backend`` is cbm or serial."""
+
+    backend: str
+
+
+@dataclass(frozen=True)
+class TextDelta(Delta):
+    """New text of choice ``index`` with the tokens whose text it completes. Text is whole UTF-8, never part of a stop.
+
+    ``text`` may be empty when tokens arrived that show nothing; ``completion_tokens`` is the choice's count so far.
+    """
+
+    index: int
+    text: str
+    tokens: tuple[TokenInfo, ...]
+    completion_tokens: int
+
+
+@dataclass(frozen=True)
+class ChoiceFinished(Delta):
+    """Choice ``index`` ended. All its text was sent before. ``cumulative_logprob`` ranks ``best_of``."""
+
+    index: int
+    reason: FinishReason
+    completion_tokens: int
+    cumulative_logprob: float = 0.0
+
+
+@dataclass(frozen=True)
+class RequestFinished(Delta):
+    """The last delta of a request that went well.
+
+    ``steering`` is what was really added at its last token; ``activations`` are in the shape of the wire.
+    """
+
+    usage: Usage
+    seconds_queued: float
+    seconds_to_first_token: float
+    seconds_total: float
+    steering: SteeringReport = NO_STEERING
+    activations: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class RequestFailed(Delta):
+    """The last delta of a request that did not; a cancelled one ends with ``RequestCancelled``."""
+
+    error: MillmError

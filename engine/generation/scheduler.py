@@ -1,0 +1,392 @@
+"""The scheduler: which request gets a lane, and what the engine thread does next.
+
+A bounded queue feeds lanes. Lanes decode together in one batch (continuous batching); *solo* lanes, which promise the
+same bytes again, take passes of their own and turns with the batch. A tick is: end what was cancelled, start lanes,
+one chunk of one prompt, one token for the batch, one token for each solo lane. Cancelled requests are looked for
+before every pass, so a leaver costs at most one token or one prefill chunk.
+
+``submit`` may be called from any thread; all else runs on the engine thread.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING
+
+from engine.config import EngineSettings
+from engine.errors import GenerationFailed, MillmError, ModelBusy, QueueFull
+from engine.generation.lane import Lane, PreparedRequest, PromptPast, RequestHandle, RunningRequest
+from engine.generation.passes import PassComposer
+from engine.generation.request import Delta, FinishReason
+from engine.monitor.live import LiveMonitor
+from engine.steering.desk import SteeringDesk
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from engine.models.backend import Backend, KVStore
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class QueueStats:
+    """The scheduler's figures at one moment.
+
+    ``in_flight`` counts running lanes, ``queue_waiting`` requests without a lane, ``queue_pending`` waiting and running
+    requests. ``estimated_wait_seconds`` is None until three requests have finished.
+    """
+
+    in_flight: int
+    queue_waiting: int
+    queue_pending: int
+    max_lanes: int
+    max_pending: int
+    estimated_wait_seconds: float | None
+
+
+class Scheduler:
+    """Queue, lanes and ticks for one resident model at a time."""
+
+    def __init__(self, settings: EngineSettings, desk: SteeringDesk, monitor: LiveMonitor) -> None:
+        self._settings = settings
+        self._desk = desk
+        self._passes = PassComposer(desk, monitor, steer_first=settings.STEER_FIRST_POSITION)
+        self._lock = threading.Lock()
+        self._waiting: deque[RunningRequest] = deque()
+        self._running: list[RunningRequest] = []
+        self._next_order = 0
+        self._hold_times: deque[float] = deque(maxlen=settings.QUEUE_DURATION_WINDOW)
+        self._closed: MillmError | None = None
+        self._idle = threading.Condition(self._lock)
+        self._backend: Backend | None = None
+        self._batch: KVStore | None = None
+        self._lanes: list[Lane] = []
+        self._prefilling: deque[Lane] = deque()
+        self._rows: list[Lane] = []
+        self._solo: list[Lane] = []
+
+    # --- any thread -------------------------------------------------------------------------------------------------
+
+    def submit(
+        self, prepared: PreparedRequest, sink: Callable[[Delta], None], wake: Callable[[], None]
+    ) -> RequestHandle:
+        """Queue a request. Raises :class:`QueueFull`, or the error under which the queue is closed."""
+        with self._lock:
+            if self._closed is not None:
+                raise self._closed
+            free = max(0, self._settings.MAX_LANES - len(self._lanes))
+            if len(self._waiting) - free >= self._settings.MAX_PENDING_REQUESTS:
+                raise QueueFull(
+                    f"The queue is full: {len(self._waiting)} requests wait behind {len(self._lanes)} running answers.",
+                    details={"waiting": len(self._waiting), "max_pending": self._settings.MAX_PENDING_REQUESTS},
+                    remedy="Send the request again later, or raise MAX_PENDING_REQUESTS.",
+                    retry_after=self._retry_after(),
+                )
+            handle = RequestHandle(wake)
+            self._waiting.append(RunningRequest(prepared, sink, handle, self._next_order))
+            self._next_order += 1
+        wake()
+        return handle
+
+    def stats(self) -> QueueStats:
+        """The figures now."""
+        with self._lock:
+            return QueueStats(
+                in_flight=len(self._lanes),
+                queue_waiting=len(self._waiting),
+                queue_pending=len(self._waiting) + len(self._running),
+                max_lanes=self._settings.MAX_LANES,
+                max_pending=self._settings.MAX_PENDING_REQUESTS,
+                estimated_wait_seconds=self._estimate(),
+            )
+
+    def close_queue(self, reason: MillmError) -> None:
+        """Refuse new requests with ``reason``; those accepted go on."""
+        with self._lock:
+            self._closed = reason
+
+    def open_queue(self) -> None:
+        """Accept requests again."""
+        with self._lock:
+            self._closed = None
+
+    def wait_unused(self, sae_id: str, timeout: float) -> bool:
+        """Block until no request has a plan or a capture of its own on that SAE; False after ``timeout`` seconds."""
+        with self._idle:
+            return self._idle.wait_for(lambda: not self._uses(sae_id), timeout)
+
+    def _uses(self, sae_id: str) -> bool:
+        for running in (*self._waiting, *self._running):
+            own, capture = running.prepared.steering.plan, running.prepared.capture
+            if (own is not None and own.uses(sae_id)) or (capture is not None and capture.attachment.sae_id == sae_id):
+                return True
+        return False
+
+    def wait_idle(self, timeout: float) -> bool:
+        """Block until no request waits or runs; False after ``timeout`` seconds."""
+        with self._idle:
+            return self._idle.wait_for(lambda: not self._waiting and not self._running, timeout)
+
+    def _estimate(self) -> float | None:
+        if len(self._hold_times) < 3:
+            return None
+        return median(self._hold_times) * (len(self._waiting) + len(self._lanes)) / self._settings.MAX_LANES
+
+    def _retry_after(self) -> int | None:
+        estimate = self._estimate()
+        return None if estimate is None else max(1, math.ceil(estimate))
+
+    # --- engine thread ----------------------------------------------------------------------------------------------
+
+    def set_backend(self, backend: Backend | None) -> None:
+        """Change the resident model. No request may be under way."""
+        if self._waiting or self._running:
+            raise ModelBusy("Requests are still running on the model that was to be replaced.", retry_after=5)
+        self._backend = backend
+        self._batch = None
+
+    def fail_all(self, error: MillmError) -> None:
+        """End every waiting and running request with ``error``."""
+        with self._lock:
+            ended = [*self._waiting, *self._running]
+            self._waiting.clear()
+        for running in ended:
+            self._end_request(running, error)
+
+    def tick(self) -> bool:
+        """One round of work; True while there is more to do."""
+        self._reap()
+        self._admit()
+        if self._prefilling:
+            self._prefill_chunk()
+            self._reap()
+        if self._rows:
+            self._decode_batch()
+        for lane in list(self._solo):
+            self._reap()
+            if lane in self._solo:
+                self._decode_solo(lane)
+        with self._lock:
+            return bool(self._lanes or self._waiting or self._running)
+
+    # --- admission --------------------------------------------------------------------------------------------------
+
+    def _reap(self) -> None:
+        with self._lock:
+            left = [r for r in (*self._waiting, *self._running) if r.handle.cancelled]
+            for running in left:
+                if running in self._waiting:
+                    self._waiting.remove(running)
+        for running in left:
+            self._end_request(running, running.cancel_error())
+
+    def _admit(self) -> None:
+        """Give free lanes to whoever has fewest, the earlier request first."""
+        while True:
+            with self._lock:
+                if len(self._lanes) >= self._settings.MAX_LANES:
+                    return
+                candidates = [r for r in self._running if r.next_choice() is not None]
+                if self._waiting:
+                    candidates.append(self._waiting[0])
+                if not candidates:
+                    return
+                running = min(candidates, key=lambda r: (r.lanes, r.order))
+                if self._waiting and running is self._waiting[0]:
+                    self._waiting.popleft()
+                    self._running.append(running)
+            if running.started is None:
+                running.start(self._desk.live_plan)
+            try:
+                self._start_lane(running)
+            except Exception as error:
+                self._fail(running, error)
+
+    def _start_lane(self, running: RunningRequest) -> None:
+        item = running.next_choice()
+        assert item is not None
+        running.todo.remove(item)
+        prompt, choice = item
+        lane = Lane(running, prompt, choice)
+        running.lanes += 1
+        with self._lock:
+            self._lanes.append(lane)
+        past = running.pasts.get(prompt)
+        if past is not None:
+            self._begin_decoding(lane, past)
+            return
+        if self._require_backend().capabilities.batching:
+            running.reading.add(prompt)
+        self._prefilling.append(lane)
+
+    # --- passes -----------------------------------------------------------------------------------------------------
+
+    def _prefill_chunk(self) -> None:
+        """Read one chunk of one prompt; lanes of other prompts take turns."""
+        lane = self._prefilling.popleft()
+        backend = self._require_backend()
+        try:
+            if lane.store is None:
+                lane.store = backend.new_store()
+            chunk = lane.prompt_ids[lane.fed : lane.fed + self._settings.PREFILL_CHUNK]
+            logits = backend.extend(lane.store, chunk, self._passes.one_row(lane, chunk))
+            lane.fed += len(chunk)
+            if lane.fed < len(lane.prompt_ids):
+                self._prefilling.append(lane)
+                return
+            siblings = lane.running.choices_left(lane.prompt) if backend.capabilities.batching else 0
+            past = PromptPast(lane.store, logits, 1 + siblings)
+            lane.store = None
+            lane.running.reading.discard(lane.prompt)
+            if siblings:
+                lane.running.pasts[lane.prompt] = past
+            self._begin_decoding(lane, past)
+        except Exception as error:
+            self._fail(lane.running, error)
+
+    def _begin_decoding(self, lane: Lane, past: PromptPast) -> None:
+        """Choose the lane's first token from the prompt's logits and give it a row or a store of its own."""
+        backend = self._require_backend()
+        try:
+            past.users_left -= 1
+            last_user = past.users_left == 0
+            if last_user:
+                lane.running.pasts.pop(lane.prompt, None)
+            ended = lane.pick(past.logits)
+            if ended is not None:
+                self._finish_lane(lane, ended)
+                return
+            if lane.solo:
+                lane.store = past.store if last_user else self._copied(backend, past.store)
+                self._solo.append(lane)
+            else:
+                if self._batch is None:
+                    self._batch = backend.new_batch()
+                backend.join(self._batch, past.store)
+                self._rows.append(lane)
+        except Exception as error:
+            self._fail(lane.running, error)
+
+    @staticmethod
+    def _copied(backend: Backend, store: KVStore) -> KVStore:
+        copy = backend.new_batch()
+        backend.join(copy, store)
+        return copy
+
+    def _decode_batch(self) -> None:
+        # Imported here: this module is loaded before the window is painted, and torch takes seconds.
+        from engine.generation.sampler import greedy_rows
+
+        backend = self._require_backend()
+        assert self._batch is not None
+        lanes = list(self._rows)
+        try:
+            work = self._passes.batch(lanes)
+            logits = backend.decode(self._batch, [lane.next_token for lane in lanes], work)
+        except Exception as error:
+            # The rows' KV can no longer be trusted to match their tokens: every lane of the batch ends.
+            self._batch = None
+            self._rows.clear()
+            for lane in lanes:
+                self._fail(lane.running, error)
+            return
+        greedy = [row for row, lane in enumerate(lanes) if lane.plain_greedy]
+        # One argmax and one transfer for all plain rows, not one for each.
+        best = dict(zip(greedy, greedy_rows(logits[greedy]), strict=True)) if greedy else {}
+        for row, lane in enumerate(lanes):
+            self._take(lane, logits[row], best.get(row))
+
+    def _decode_solo(self, lane: Lane) -> None:
+        backend = self._require_backend()
+        assert lane.store is not None
+        try:
+            token = [lane.next_token]
+            logits = backend.extend(lane.store, token, self._passes.one_row(lane, token))
+        except Exception as error:
+            self._fail(lane.running, error)
+            return
+        self._take(lane, logits, None)
+
+    def _take(self, lane: Lane, logits: Tensor, greedy: int | None) -> None:
+        """Give a lane its next token: ``greedy`` where the batch has chosen it already, else from its own row."""
+        if lane not in self._lanes:
+            # Its request ended while an earlier row of this pass was handled.
+            return
+        try:
+            ended = lane.pick(logits) if greedy is None else lane.accept_greedy(greedy)
+        except Exception as error:
+            self._fail(lane.running, error)
+            return
+        if ended is not None:
+            self._finish_lane(lane, ended)
+
+    # --- endings ----------------------------------------------------------------------------------------------------
+
+    def _finish_lane(self, lane: Lane, reason: FinishReason) -> None:
+        self._drop_lane(lane)
+        if lane.capture is not None:
+            lane.running.activations = lane.capture.result()
+        if lane.running.finish_choice(lane, reason):
+            self._forget(lane.running)
+
+    def _fail(self, running: RunningRequest, error: Exception) -> None:
+        if not isinstance(error, MillmError):
+            log.error("a request failed", exc_info=error)
+            error = GenerationFailed(
+                f"Writing the answer failed: {type(error).__name__}: {error}",
+                remedy="The log file has the full report.",
+            )
+        self._end_request(running, error)
+
+    def _end_request(self, running: RunningRequest, error: MillmError) -> None:
+        for lane in [lane for lane in self._lanes if lane.running is running]:
+            self._drop_lane(lane)
+            if lane.capture is not None:
+                lane.capture.close()
+        running.todo.clear()
+        self._forget(running)
+        running.fail(error)
+
+    def _drop_lane(self, lane: Lane) -> None:
+        """Free the lane's row or store at once."""
+        with self._lock:
+            if lane not in self._lanes:
+                return
+            self._lanes.remove(lane)
+        lane.running.lanes -= 1
+        lane.store = None
+        if lane in self._prefilling:
+            self._prefilling.remove(lane)
+        if lane in self._solo:
+            self._solo.remove(lane)
+        if lane in self._rows:
+            row = self._rows.index(lane)
+            assert self._batch is not None
+            self._require_backend().leave(self._batch, row)
+            self._rows[row] = self._rows[-1]
+            self._rows.pop()
+
+    def _forget(self, running: RunningRequest) -> None:
+        with self._idle:
+            if running in self._running:
+                self._running.remove(running)
+                if running.started is not None:
+                    self._hold_times.append(time.monotonic() - running.started)
+            if not self._waiting and not self._running:
+                # An empty batch keeps no memory: the next one starts small.
+                self._batch = None
+                self._passes.forget()
+            self._idle.notify_all()
+
+    def _require_backend(self) -> Backend:
+        if self._backend is None:
+            raise ModelBusy("The model was unloaded while the request waited.", retry_after=5)
+        return self._backend

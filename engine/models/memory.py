@@ -1,0 +1,62 @@
+"""How much memory a model needs, term by term, before a byte of it is loaded. Sizes are bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.errors import InsufficientMemory
+
+BYTES_PER_VALUE = {"float32": 4, "bfloat16": 2, "float16": 2}
+WORKING_SHARE = 0.10
+"""Room for activations and the allocator, as a share of the weights."""
+MIN_CONTEXT = 4096
+"""Tokens of KV that must fit beside the weights (fewer where the model's window is shorter)."""
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """The terms of an estimate. ``kv`` is one conversation of ``kv_tokens`` tokens."""
+
+    weights: int
+    kv: int
+    kv_tokens: int
+    working: int
+
+    @property
+    def total(self) -> int:
+        """All terms."""
+        return self.weights + self.kv + self.working
+
+
+def plan(params: int, dtype: str, *, n_layers: int, kv_width: int, context_length: int) -> MemoryPlan:
+    """Estimate for ``params`` parameters in ``dtype``.
+
+    ``kv_width`` is kv_heads × head_dim; a token's KV takes 2 × n_layers × kv_width values.
+    """
+    size = BYTES_PER_VALUE.get(dtype, 4)
+    weights = params * size
+    tokens = min(MIN_CONTEXT, context_length)
+    return MemoryPlan(weights, 2 * n_layers * kv_width * size * tokens, tokens, int(weights * WORKING_SHARE))
+
+
+def check_fits(name: str, needed: MemoryPlan, available: int, device: str) -> None:
+    """Raise :class:`InsufficientMemory` when the plan does not fit ``available`` bytes; the message carries both
+    figures.
+    """
+    if needed.total <= available:
+        return
+    mb = 1_000_000
+    raise InsufficientMemory(
+        f"{name} needs about {needed.total // mb} MB on {device} ({needed.weights // mb} MB weights, "
+        f"{needed.kv // mb} MB for {needed.kv_tokens} tokens of context, {needed.working // mb} MB working memory); "
+        f"{available // mb} MB are available.",
+        details={
+            "device": device,
+            "needed_mb": needed.total // mb,
+            "available_mb": available // mb,
+            "before_loading": True,
+            "min_context_tokens": needed.kv_tokens,
+        },
+        remedy="Close other programs, unload what you do not need, or choose a smaller model.",
+        retry_after=30,
+    )

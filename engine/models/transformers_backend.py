@@ -1,0 +1,361 @@
+"""The transformers backend: loads a checkpoint folder and runs it on CUDA, MPS or the CPU.
+
+The decode loop is ours; the library gives the model's forward. Rows of different lengths decode in one batch on the
+slab of ``engine.models.kv``. A family not proven by our tests is compared with the library's own forward when it is
+loaded; where the two disagree, or its layers keep a state that is no KV (Mamba, linear attention), each lane runs
+alone on the library's cache.
+
+Shapes: ``vocab`` is the width of the logits. Everything runs under ``torch.inference_mode`` on the engine thread.
+"""
+
+from __future__ import annotations
+
+import gc
+import inspect
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+from transformers import AutoConfig, AutoModelForCausalLM
+from transformers.cache_utils import DynamicCache
+
+from engine.errors import CheckpointInvalid, InsufficientMemory, MillmError, ModelLoadFailed
+from engine.models.backend import Capabilities, KVStore, ModelInfo
+from engine.models.devices import (
+    Placement,
+    describe_device,
+    is_out_of_memory,
+    release_cached_memory,
+)
+from engine.models.kv import KVSlab
+from engine.models.load_progress import Report, reporting_bars
+from engine.models.masks import MASKABLE, attention_kinds, step_masks
+from engine.models.residual import PassWork, ResidualHooks
+from engine.models.tokenizer import Tokenizer
+
+log = logging.getLogger(__name__)
+
+PROVEN = frozenset(
+    {
+        "llama",
+        "mistral",
+        "qwen2",
+        "qwen3",
+        "phi3",
+        "gemma2",
+        "gemma3_text",
+        "cohere2",
+        "olmo2",
+        "gpt2",
+        "gpt_neox",
+    }
+)
+"""``model_type`` of the families whose batched decoding the test-suite compares with the library's forward."""
+
+PROBE_TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 0.15, torch.float16: 0.03}
+"""Largest difference of probe logits, relative to their spread, that rounding explains in each format."""
+
+
+class LibraryStore:
+    """One row on the library's own cache, for models whose layers the slab cannot hold."""
+
+    def __init__(self, config: Any) -> None:
+        self.cache = DynamicCache(config=config)
+        self.lengths = [0]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the attention layers' keys and values."""
+        total = 0
+        for layer in self.cache.layers:
+            for name in ("keys", "values"):
+                tensor = getattr(layer, name, None)
+                if isinstance(tensor, Tensor):
+                    total += tensor.nbytes
+        return total
+
+
+class TransformersBackend:
+    """A loaded checkpoint. Build it with :meth:`load`."""
+
+    def __init__(self, model: Any, tokenizer: Tokenizer) -> None:
+        self._model = model
+        self._config = model.config.get_text_config(decoder=True)
+        self.tokenizer = tokenizer
+        self.device: torch.device = model.device
+        self.dtype: torch.dtype = model.dtype
+        self._kinds = attention_kinds(self._config)
+        # `additive` follows what the library chose: eager adds the mask to the scores, sdpa takes a boolean one.
+        self._additive = self.dtype if self._config._attn_implementation == "eager" else None
+        accepted = inspect.signature(model.forward).parameters
+        # transformers 5.24 renamed `past_key_values`; the old name still works there but warns.
+        self._cache_name = "cache" if "cache" in accepted else "past_key_values"
+        self._keep = next((name for name in ("logits_to_keep", "num_logits_to_keep") if name in accepted), None)
+        self._positions = "position_ids" in accepted
+        self._hooks = ResidualHooks(model, self._n_layers())
+        self.capabilities = self._find_capabilities()
+        self.info = self._describe()
+
+    # --- loading ----------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def load(
+        cls, folder: Path, placement: Placement, report: Report, *, trust_remote_code: bool = False
+    ) -> TransformersBackend:
+        """Load ``folder`` (config, tokenizer, safetensors) to ``placement``.
+
+        ``report`` is called with (share 0–1, stage); an error it raises ends the load. Raises
+        :class:`ModelLoadFailed` or :class:`InsufficientMemory` with the cause in the message,
+        :class:`CheckpointInvalid` for the tokenizer.
+        """
+        try:
+            report(0.0, "Reading the tokenizer")
+            config = AutoConfig.from_pretrained(folder, trust_remote_code=trust_remote_code)
+            with reporting_bars(report):
+                model, found = AutoModelForCausalLM.from_pretrained(
+                    folder,
+                    config=config,
+                    dtype=placement.dtype,
+                    trust_remote_code=trust_remote_code,
+                    local_files_only=True,
+                    # Gaps and misfits are refused by name below; the library's own error names nothing.
+                    ignore_mismatched_sizes=True,
+                    output_loading_info=True,
+                )
+            _refuse_gaps(folder, found)
+            report(1.0, f"Moving to {placement.device}")
+            model.to(placement.device)
+            model.eval()
+            tokenizer = Tokenizer.load(folder, _declared_eos(model))
+            with torch.inference_mode():
+                return cls(model, tokenizer)
+        except MillmError:
+            raise
+        except Exception as error:
+            if is_out_of_memory(error):
+                raise InsufficientMemory(
+                    f"{describe_device(placement.device)} ran out of memory while loading {folder.name}.",
+                    remedy="Close other programs that use this memory, or choose a smaller model.",
+                ) from error
+            log.exception("loading %s failed", folder)
+            raise ModelLoadFailed(
+                f"Loading {folder.name} failed: {type(error).__name__}: {error}",
+                details={"path": str(folder)},
+                remedy="The log file has the full report; check the checkpoint's files.",
+            ) from error
+
+    def _find_capabilities(self) -> Capabilities:
+        strange = sorted(set(self._kinds) - MASKABLE)
+        if strange:
+            return Capabilities(False, f"layers of the kind {', '.join(strange)} keep a state that is not batched here")
+        if not self._positions:
+            return Capabilities(False, "the model takes no token positions")
+        if self._config.model_type in PROVEN:
+            return Capabilities(True)
+        return self._probe()
+
+    def _probe(self) -> Capabilities:
+        """Compare the slab with the library's own forward on a short input, rows of two lengths in one batch."""
+        ids = [(7 * i + 3) % self._vocab_rows() for i in range(12)]
+        try:
+            expected = self._plain_logits(ids)
+            batch = KVSlab(self._n_layers(), self.device, 0)
+            for cut in (4, 8):
+                row = KVSlab(self._n_layers(), self.device, 1)
+                self._extend_slab(row, ids[:cut])
+                batch.join(row)
+            for step in range(4):
+                found = self._decode_slab(batch, [ids[4 + step], ids[8 + step]])
+        except Exception as error:
+            log.warning("batched decoding does not work for %s: %s", self._config.model_type, error)
+            return Capabilities(False, f"its forward refuses batched decoding ({type(error).__name__})")
+        spread = float(expected.std()) + 1e-6
+        drift = max(
+            float((found[1] - expected).abs().max()), float((found[0] - self._plain_logits(ids[:8])).abs().max())
+        )
+        if drift / spread > PROBE_TOLERANCE.get(self.dtype, 1e-3):
+            return Capabilities(False, f"batched decoding changed its logits by {drift / spread:.2g} of their spread")
+        return Capabilities(True)
+
+    def _plain_logits(self, ids: list[int]) -> Tensor:
+        output = self._model(input_ids=torch.tensor([ids], device=self.device), use_cache=False)
+        return cast(Tensor, output.logits[0, -1].float())
+
+    def _n_layers(self) -> int:
+        return int(self._config.num_hidden_layers)
+
+    def _vocab_rows(self) -> int:
+        return int(self._model.get_input_embeddings().weight.shape[0])
+
+    def _describe(self) -> ModelInfo:
+        parameters = list(self._model.parameters())
+        head = self._model.get_output_embeddings()
+        vocab = int(head.weight.shape[0]) if head is not None else int(self._config.vocab_size)
+        return ModelInfo(
+            architecture=type(self._model).__name__,
+            n_layers=self._n_layers(),
+            d_model=int(self._config.hidden_size),
+            vocab_size=vocab,
+            context_length=int(getattr(self._config, "max_position_embeddings", 0) or 2048),
+            num_parameters=sum(p.numel() for p in parameters),
+            memory_bytes=sum(p.nbytes for p in parameters) + sum(b.nbytes for b in self._model.buffers()),
+            device=describe_device(self.device),
+            dtype=str(self.dtype).removeprefix("torch."),
+            has_chat_template=self.tokenizer.has_chat_template,
+            backend_word="cbm" if self.capabilities.batching else "serial",
+            blocks_path=self._hooks.path,
+        )
+
+    # --- running ----------------------------------------------------------------------------------------------------
+
+    def new_store(self) -> KVStore:
+        """An empty store of one row."""
+        if not self.capabilities.batching:
+            return LibraryStore(self._model.config)
+        return KVSlab(self._n_layers(), self.device, 1)
+
+    def new_batch(self) -> KVStore:
+        """An empty store of no rows."""
+        return KVSlab(self._n_layers(), self.device, 0)
+
+    def extend(self, store: KVStore, token_ids: Sequence[int], work: PassWork | None = None) -> Tensor:
+        """Feed tokens to the one row of ``store``; float32 logits ``[vocab]`` after the last."""
+        with torch.inference_mode(), self._guarded(len(token_ids), 1), self._hooks.working(work):
+            if isinstance(store, KVSlab):
+                return self._extend_slab(store, token_ids)
+            assert isinstance(store, LibraryStore)
+            ids = torch.tensor([list(token_ids)], device=self.device)
+            output = self._model(input_ids=ids, use_cache=True, **{self._cache_name: store.cache}, **self._keep_last())
+            store.lengths[0] += len(token_ids)
+            return cast(Tensor, output.logits[0, -1].float())
+
+    def decode(self, batch: KVStore, token_ids: Sequence[int], work: PassWork | None = None) -> Tensor:
+        """Feed one token to each row; float32 logits ``[rows, vocab]``."""
+        assert isinstance(batch, KVSlab)
+        with torch.inference_mode(), self._guarded(1, len(token_ids)), self._hooks.working(work):
+            return self._decode_slab(batch, token_ids)
+
+    def join(self, batch: KVStore, store: KVStore) -> int:
+        """Copy the row of ``store`` to the end of ``batch``; its row number."""
+        assert isinstance(batch, KVSlab) and isinstance(store, KVSlab)
+        with torch.inference_mode(), self._guarded(store.lengths[0], 1):
+            return batch.join(store)
+
+    def leave(self, batch: KVStore, row: int) -> None:
+        """Remove a row; the last one takes its number."""
+        assert isinstance(batch, KVSlab)
+        with torch.inference_mode():
+            batch.leave(row)
+
+    def watch_layers(self, layers: Collection[int]) -> None:
+        """Have hooks on exactly ``layers``, so that a pass with work there installs nothing."""
+        self._hooks.install(layers)
+
+    def close(self) -> None:
+        """Free the weights."""
+        self._hooks.install(())
+        self._model = None
+        gc.collect()
+        release_cached_memory(self.device)
+
+    def _extend_slab(self, slab: KVSlab, token_ids: Sequence[int]) -> Tensor:
+        ids = torch.tensor([list(token_ids)], dtype=torch.long).to(self.device, non_blocking=True)
+        return self._forward_slab(slab, ids)[0]
+
+    def _decode_slab(self, slab: KVSlab, token_ids: Sequence[int]) -> Tensor:
+        ids = torch.tensor(list(token_ids), dtype=torch.long).to(self.device, non_blocking=True)
+        return self._forward_slab(slab, ids[:, None])
+
+    def _forward_slab(self, slab: KVSlab, ids: Tensor) -> Tensor:
+        """One forward over all rows of ``slab``; ``ids`` is ``[rows, width]``. Returns ``[rows, vocab]`` float32."""
+        step = slab.begin(ids.shape[1])
+        output = self._model(
+            input_ids=ids,
+            attention_mask=step_masks(self._kinds, step, self._config, additive=self._additive),
+            position_ids=step.positions,
+            use_cache=True,
+            **{self._cache_name: slab},
+            **self._keep_last(),
+        )
+        slab.commit()
+        return cast(Tensor, output.logits[:, -1].float())
+
+    def _keep_last(self) -> dict[str, int]:
+        return {self._keep: 1} if self._keep else {}
+
+    def _guarded(self, tokens: int, rows: int) -> _MemoryGuard:
+        return _MemoryGuard(self.device, tokens, rows)
+
+
+class _MemoryGuard:
+    """Turns exhausted memory inside the block into a typed error that names the device, and gives memory back."""
+
+    def __init__(self, device: torch.device, tokens: int, rows: int) -> None:
+        self._device = device
+        self._tokens = tokens
+        self._rows = rows
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is None or not is_out_of_memory(error):
+            return
+        release_cached_memory(self._device)
+        raise InsufficientMemory(
+            f"{describe_device(self._device)} ran out of memory on a pass of {self._rows} row(s) of {self._tokens} "
+            "token(s).",
+            details={
+                "phase": "generation",
+                "device": str(self._device),
+                "rows": self._rows,
+                "tokens": self._tokens,
+            },
+            remedy="Ask for fewer tokens, send fewer requests at once, or load a smaller model.",
+        ) from error
+
+
+def _declared_eos(model: Any) -> list[int]:
+    """End-of-sequence ids that the generation config and the model config declare; each may be one id, a list or
+    None.
+    """
+    found: list[int] = []
+    for config in (getattr(model, "generation_config", None), model.config, model.config.get_text_config(decoder=True)):
+        declared = getattr(config, "eos_token_id", None)
+        if isinstance(declared, int):
+            found.append(declared)
+        elif isinstance(declared, list | tuple):
+            found.extend(int(item) for item in declared)
+    return list(dict.fromkeys(found))
+
+
+def _refuse_gaps(folder: Path, found: Mapping[str, Any]) -> None:
+    """Raise when tensors the model needs were not in the files: the library would fill them at random and only warn."""
+    gaps = sorted({*found.get("missing_keys", ()), *(str(item[0]) for item in found.get("mismatched_keys", ()))})
+    if not gaps:
+        return
+    listed = ", ".join(gaps[:3]) + (f" and {len(gaps) - 3} more" if len(gaps) > 3 else "")
+    raise CheckpointInvalid(
+        f"The weights in {folder} lack {len(gaps)} tensor(s) in the shape the model needs: {listed}.",
+        details={"problems": gaps[:20]},
+        remedy="Download the model's weights again; all files of one model must be together.",
+    )
+
+
+def checkpoint_dtype(folder: Path) -> torch.dtype:
+    """The number format a checkpoint's config declares; float32 where it says nothing, as transformers assumes."""
+    try:
+        config = AutoConfig.from_pretrained(folder)
+    except Exception as error:
+        raise CheckpointInvalid(
+            f"{folder} has a config.json that transformers cannot read: {error}",
+            details={"problems": [str(error)]},
+            remedy="Download the model's config.json again.",
+        ) from error
+    declared = getattr(config.get_text_config(decoder=True), "dtype", None) or getattr(config, "dtype", None)
+    if isinstance(declared, str):
+        declared = getattr(torch, declared.removeprefix("torch."), None)
+    return declared if isinstance(declared, torch.dtype) else torch.float32

@@ -1,0 +1,250 @@
+"""Loading, cancelling, swapping and unloading on real checkpoints; every way out leaves rows and memory right."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from engine.actions.importing import import_local_model
+from engine.actions.loading import LAST_MODEL
+from engine.engine import Engine
+from engine.errors import (
+    CheckpointInvalid,
+    EngineUnsupported,
+    InsufficientMemory,
+    LoadCancelled,
+    MillmError,
+    ModelBusy,
+    ModelLocked,
+    ModelNotFound,
+    ModelNotLoaded,
+)
+from engine.events import Event, ModelLoadComplete, ModelLoadError, ModelLoadProgress, ModelUnloadComplete
+from engine.generation.consume import collect
+from engine.generation.request import Delta, GenerationRequest, Sampling, TextDelta, TextInput
+from engine.library.records import EngineKind, ModelSource, ModelStatus, NewModel
+from engine.models import devices, transformers_backend
+from tests.conftest import CheckpointMaker, EngineMaker
+from tests.waiting import wait_until
+
+
+def text_of(engine: Engine, name: str, prompt: str = "the sea", tokens: int = 8) -> str:
+    request = GenerationRequest(
+        name, TextInput((prompt,)), Sampling(temperature=0.0, ignore_eos=True), max_tokens=tokens
+    )
+    deltas = collect(engine.generation, engine.generation.prepare(request))
+    return "".join(d.text for d in deltas if isinstance(d, TextDelta))
+
+
+def long_request(name: str) -> GenerationRequest:
+    return GenerationRequest(name, TextInput(("the sea",)), Sampling(ignore_eos=True), max_tokens=2000)
+
+
+class Gate:
+    """Holds a load at its first weight until it is opened."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.reached = threading.Event()
+        self.open = threading.Event()
+        load = transformers_backend.TransformersBackend.load.__func__  # type: ignore[attr-defined]
+
+        def held(cls: type, folder: Path, placement: object, report: Callable[..., None], **options: object) -> object:
+            self.reached.set()
+            assert self.open.wait(60)
+            return load(cls, folder, placement, report, **options)
+
+        monkeypatch.setattr(transformers_backend.TransformersBackend, "load", classmethod(held))
+
+
+def test_a_load_reports_progress_and_ends_resident(make_engine: EngineMaker, tiny_checkpoint: Path) -> None:
+    engine = make_engine(tiny_checkpoint, load=False)
+    heard: list[Event] = []
+    engine.events.subscribe(heard.append)
+    (record,) = engine.shelf.list()
+    loaded = engine.loader.load(record.id).result(60)
+    wait_until(lambda: any(isinstance(e, ModelLoadComplete) for e in heard), "the completion event")
+    shares = [e.progress for e in heard if isinstance(e, ModelLoadProgress)]
+    assert shares == sorted(shares)
+    assert len(shares) > 5
+    assert engine.shelf.resident is loaded
+    assert engine.shelf.loading is None
+    assert engine.shelf.get(record.id).status is ModelStatus.LOADED
+    assert engine.library.state.get(LAST_MODEL) == "tiny-llama"
+    assert loaded.info.architecture == "LlamaForCausalLM"
+    assert (loaded.info.n_layers, loaded.info.d_model, loaded.info.dtype) == (4, 32, "float32")
+    assert text_of(engine, "tiny-llama")
+
+
+def test_loading_the_resident_model_again_gives_it_back(make_engine: EngineMaker) -> None:
+    engine = make_engine()
+    resident = engine.shelf.resident
+    assert resident is not None
+    assert engine.loader.load(resident.record.id).result(5) is resident
+    assert engine.loader.ensure("tiny-llama") is resident
+
+
+def test_another_model_takes_the_place_of_the_first(make_engine: EngineMaker, checkpoint: CheckpointMaker) -> None:
+    engine = make_engine()
+    first = text_of(engine, "tiny-llama")
+    import_local_model(engine.library, engine.events, checkpoint("gpt2"))
+    engine.loader.ensure("tiny-gpt2")
+    assert {r.name: r.status for r in engine.shelf.list()} == {
+        "tiny-gpt2": ModelStatus.LOADED,
+        "tiny-llama": ModelStatus.READY,
+    }
+    with pytest.raises(ModelNotLoaded):
+        text_of(engine, "tiny-llama")
+    engine.loader.ensure("tiny-llama")
+    assert text_of(engine, "tiny-llama") == first
+
+
+def test_two_loads_at_once_are_one_load_and_a_refusal(
+    make_engine: EngineMaker, checkpoint: CheckpointMaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = make_engine(load=False)
+    other = import_local_model(engine.library, engine.events, checkpoint("gpt2"))
+    (record,) = [r for r in engine.shelf.list() if r.id != other.id]
+    gate = Gate(monkeypatch)
+    future = engine.loader.load(record.id)
+    assert gate.reached.wait(60)
+    assert engine.loader.load(record.id) is future
+    with pytest.raises(ModelBusy) as refusal:
+        engine.loader.load(other.id)
+    assert refusal.value.retry_after == 15
+    with pytest.raises(ModelBusy):
+        engine.loader.ensure("tiny-gpt2")
+    gate.open.set()
+    assert future.result(60).record.id == record.id
+
+
+def test_a_cancelled_load_leaves_the_row_ready_and_nothing_resident(
+    make_engine: EngineMaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = make_engine(load=False)
+    (record,) = engine.shelf.list()
+    heard: list[Event] = []
+    engine.events.subscribe(heard.append, ModelLoadError)
+    assert engine.loader.cancel() is False
+    gate = Gate(monkeypatch)
+    future = engine.loader.load(record.id)
+    assert gate.reached.wait(60)
+    assert engine.shelf.get(record.id).status is ModelStatus.LOADING
+    assert engine.loader.cancel() is True
+    gate.open.set()
+    with pytest.raises(LoadCancelled):
+        future.result(60)
+    assert engine.shelf.get(record.id).status is ModelStatus.READY
+    assert engine.shelf.resident is None
+    wait_until(lambda: heard, "the error event")
+    assert [e.code for e in heard if isinstance(e, ModelLoadError)] == ["load_cancelled"]
+    monkeypatch.undo()
+    assert engine.loader.load(record.id).result(60).record.id == record.id
+
+
+def test_a_corrupt_checkpoint_is_named_and_the_resident_model_stays(
+    make_engine: EngineMaker, tiny_checkpoint: Path, tmp_path: Path
+) -> None:
+    engine = make_engine()
+    expected = text_of(engine, "tiny-llama")
+    folder = tmp_path / "cut"
+    shutil.copytree(tiny_checkpoint, folder)
+    record = import_local_model(engine.library, engine.events, folder)
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1000])
+    with pytest.raises(CheckpointInvalid) as refusal:
+        engine.loader.load(record.id).result(60)
+    assert "model.safetensors" in refusal.value.message
+    row = engine.shelf.get(record.id)
+    assert row.status is ModelStatus.ERROR
+    assert "model.safetensors" in (row.error_message or "")
+    assert text_of(engine, "tiny-llama") == expected
+    with pytest.raises(CheckpointInvalid, match=r"^Could not load 'cut': "):
+        engine.loader.ensure("cut")
+
+
+def test_too_little_memory_is_refused_before_anything_is_unloaded(
+    make_engine: EngineMaker, checkpoint: CheckpointMaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = make_engine()
+    import_local_model(engine.library, engine.events, checkpoint("gpt2"))
+    monkeypatch.setattr(devices, "available_memory", lambda device: 1000)
+    # What the resident model would give back counts as available, so make the other one larger than both.
+    resident = engine.shelf.resident
+    assert resident is not None
+    object.__setattr__(resident.info, "memory_bytes", 0)
+    with pytest.raises(InsufficientMemory, match=r"^Could not load 'tiny-gpt2': ") as refusal:
+        engine.loader.ensure("tiny-gpt2")
+    assert refusal.value.details["before_loading"] is True
+    assert engine.shelf.resident is resident
+    assert text_of(engine, "tiny-llama")
+
+
+def test_an_unload_lets_requests_finish_and_refuses_new_ones(make_engine: EngineMaker) -> None:
+    engine = make_engine()
+    heard: list[Event] = []
+    engine.events.subscribe(heard.append, ModelUnloadComplete)
+    prepared = engine.generation.prepare(
+        GenerationRequest("tiny-llama", TextInput(("the sea",)), Sampling(ignore_eos=True), max_tokens=200)
+    )
+    deltas: list[Delta] = []
+    handle = engine.generation.submit(prepared, deltas.append)
+    unloading = engine.loader.unload()
+    with pytest.raises(MillmError) as refusal:
+        engine.generation.submit(prepared, deltas.append)
+    assert refusal.value.code == "model_busy"
+    unloading.result(60)
+    assert handle.done
+    assert type(deltas[-1]).__name__ == "RequestFinished"
+    assert engine.shelf.resident is None
+    assert len(heard) == 1
+    with pytest.raises(ModelNotLoaded):
+        engine.loader.unload()
+
+
+def test_an_unload_does_not_wait_for_ever(make_engine: EngineMaker) -> None:
+    engine = make_engine(GRACEFUL_UNLOAD_TIMEOUT=0.0)
+    deltas: list[Delta] = []
+    handle = engine.generation.submit(engine.generation.prepare(long_request("tiny-llama")), deltas.append)
+    engine.loader.unload().result(60)
+    assert handle.done
+    assert getattr(deltas[-1], "error", None) is not None
+    assert deltas[-1].error.code == "model_busy"  # type: ignore[attr-defined]
+
+
+def test_a_locked_model_is_not_pushed_out_by_a_request(make_engine: EngineMaker, checkpoint: CheckpointMaker) -> None:
+    engine = make_engine()
+    import_local_model(engine.library, engine.events, checkpoint("gpt2"))
+    resident = engine.shelf.resident
+    assert resident is not None
+    engine.library.models.update(resident.record.id, locked=True)
+    with pytest.raises(ModelLocked, match="tiny-llama"):
+        engine.loader.ensure("tiny-gpt2")
+    assert engine.shelf.resident is resident
+
+
+def test_unknown_and_unsupported_models(make_engine: EngineMaker) -> None:
+    engine = make_engine(None)
+    with pytest.raises(ModelNotFound):
+        engine.loader.ensure("nobody")
+    with pytest.raises(ModelNotFound):
+        engine.loader.load(99)
+    gguf = engine.library.models.add(
+        NewModel("demo:Q4_1", ModelSource.DEMO, EngineKind.LLAMACPP, local_path="/nowhere", gguf_label="Q4_1")
+    )
+    with pytest.raises(EngineUnsupported):
+        engine.loader.load(gguf.id)
+    assert engine.shelf.get(gguf.id).status is ModelStatus.READY
+
+
+def test_stopping_ends_what_is_being_written(make_engine: EngineMaker) -> None:
+    engine = make_engine()
+    deltas: list[Delta] = []
+    handle = engine.generation.submit(engine.generation.prepare(long_request("tiny-llama")), deltas.append)
+    assert engine.stop(30) is True
+    assert handle.done
+    assert deltas[-1].error.code == "request_cancelled"  # type: ignore[attr-defined]
+    assert engine.stop(1) is True

@@ -1,0 +1,136 @@
+"""A scheduler whose ticks the test makes itself: races become steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from engine.actions.importing import import_local_model
+from engine.config import EngineSettings
+from engine.errors import MillmError
+from engine.events import EventBus
+from engine.generation.lane import RequestHandle
+from engine.generation.request import (
+    ChoiceFinished,
+    Delta,
+    GenerationRequest,
+    RequestFailed,
+    RequestFinished,
+    Sampling,
+    TextDelta,
+    TextInput,
+)
+from engine.generation.scheduler import Scheduler
+from engine.generation.service import GenerationService
+from engine.library.database import Library
+from engine.models.devices import Placement
+from engine.models.shelf import LoadedModel, ModelShelf
+from engine.models.transformers_backend import TransformersBackend
+from engine.monitor.live import LiveMonitor
+from engine.steering.desk import SteeringDesk
+
+
+@dataclass
+class Answer:
+    """What one request has sent so far."""
+
+    handle: RequestHandle
+    deltas: list[Delta] = field(default_factory=list)
+
+    def text(self, index: int = 0) -> str:
+        return "".join(d.text for d in self.deltas if isinstance(d, TextDelta) and d.index == index)
+
+    def ids(self, index: int = 0) -> list[int]:
+        return [t.token_id for d in self.deltas if isinstance(d, TextDelta) and d.index == index for t in d.tokens]
+
+    @property
+    def ends(self) -> dict[int, ChoiceFinished]:
+        return {d.index: d for d in self.deltas if isinstance(d, ChoiceFinished)}
+
+    @property
+    def finished(self) -> RequestFinished | None:
+        return next((d for d in self.deltas if isinstance(d, RequestFinished)), None)
+
+    @property
+    def error(self) -> MillmError | None:
+        return next((d.error for d in self.deltas if isinstance(d, RequestFailed)), None)
+
+
+class _NoThread:
+    """Stands where the engine thread is: the test ticks instead."""
+
+    def wake(self) -> None: ...
+
+
+class Driver:
+    """A real backend, a real scheduler, no thread. ``passes`` logs each forward as (kind, rows or tokens)."""
+
+    def __init__(self, folder: Path, library: Library, **settings: Any) -> None:
+        self.settings = EngineSettings(**{"PREFILL_CHUNK": 8, **settings})
+        self.events = EventBus()
+        self.desk = SteeringDesk(self.events)
+        self.monitor = LiveMonitor(self.events)
+        self.scheduler = Scheduler(self.settings, self.desk, self.monitor)
+        shelf = ModelShelf(library.models)
+        record = library.models.by_path(str(folder)) or import_local_model(library, EventBus(), folder)
+        self.name = record.name
+        self.backend = TransformersBackend.load(
+            folder, Placement(torch.device("cpu"), torch.float32, "test"), lambda share, stage: None
+        )
+        self.passes: list[tuple[str, int]] = []
+        self._log_passes()
+        shelf.set_resident(LoadedModel(record, self.backend.info, self.backend))
+        self.scheduler.set_backend(self.backend)
+        self.service = GenerationService(
+            self.settings,
+            shelf,
+            library.profiles,
+            self.desk,
+            self.scheduler,
+            _NoThread(),  # type: ignore[arg-type]
+        )
+
+    def _log_passes(self) -> None:
+        extend, decode = self.backend.extend, self.backend.decode
+
+        def logged_extend(store: Any, ids: Any, work: Any = None) -> Any:
+            self.passes.append(("extend", len(ids)))
+            return extend(store, ids, work)
+
+        def logged_decode(batch: Any, ids: Any, work: Any = None) -> Any:
+            self.passes.append(("decode", len(ids)))
+            return decode(batch, ids, work)
+
+        self.backend.extend = logged_extend  # type: ignore[method-assign]
+        self.backend.decode = logged_decode  # type: ignore[method-assign]
+
+    def send(self, *prompts: str, sampling: Sampling | None = None, **fields: Any) -> Answer:
+        """Submit raw prompts; greedy and 12 tokens unless told otherwise."""
+        request = GenerationRequest(
+            model=self.name,
+            input=TextInput(prompts),
+            sampling=sampling or Sampling(temperature=0.0, ignore_eos=True),
+            **{"max_tokens": 12, **fields},
+        )
+        prepared = self.service.prepare(request)
+        deltas: list[Delta] = []
+        return Answer(self.service.submit(prepared, deltas.append), deltas)
+
+    def tick(self, times: int = 1) -> None:
+        for _ in range(times):
+            self.scheduler.tick()
+
+    def finish(self) -> None:
+        """Tick until nothing is left."""
+        for _ in range(10_000):
+            if not self.scheduler.tick():
+                return
+        raise AssertionError("the scheduler never came to rest")
+
+    def alone(self, prompt: str, **fields: Any) -> Answer:
+        answer = self.send(prompt, **fields)
+        self.finish()
+        return answer
