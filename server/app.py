@@ -1,0 +1,124 @@
+"""The web application: guards first, then routes, every error in the shape of its surface."""
+
+from __future__ import annotations
+
+import logging
+
+from quart import Quart, Response, has_request_context, request, websocket
+from quart.wrappers import Response as QuartResponse
+from werkzeug.exceptions import HTTPException
+from werkzeug.exceptions import MethodNotAllowed as WrongMethod
+
+from engine.engine import Engine
+from engine.errors import InvalidParameter, MillmError, NotFound
+from server import health, page, sse
+from server.body import LingeringBody, ServerRequest
+from server.config import ServerSettings
+from server.context import ServerContext
+from server.errors import GENERIC_MESSAGE, MethodNotAllowed, PayloadTooLarge, answer_for
+from server.exchanges import Exchanges, current_exchange
+from server.guards import Guards
+from server.openai import routes as openai_routes
+from server.openai.running import GenerationInterrupted
+
+log = logging.getLogger(__name__)
+
+EXTENSION = "millm"
+
+
+def create_app(engine: Engine, settings: ServerSettings) -> Quart:
+    """The ASGI application over ``engine``. Its :class:`ServerContext` is in ``app.extensions["millm"]``."""
+    app = Quart("server", static_folder=None)
+    app.request_class = ServerRequest
+    app.config["MAX_CONTENT_LENGTH"] = settings.MAX_BODY_BYTES
+    app.config["BODY_TIMEOUT"] = None
+    # The default cuts any answer after a minute. How long an answer may take is the client's business.
+    app.config["RESPONSE_TIMEOUT"] = None
+    exchanges = Exchanges(app.asgi_app)
+    app.asgi_app = exchanges  # type: ignore[method-assign, assignment]
+    context = ServerContext(engine, settings, exchanges)
+    app.extensions[EXTENSION] = context
+    _add_guards(app, settings)
+    _add_error_handlers(app)
+    openai_routes.register(app, context)
+    health.register(app, context)
+    page.register(app, context)
+    return app
+
+
+def context_of(app: Quart) -> ServerContext:
+    """The context that :func:`create_app` made."""
+    context = app.extensions[EXTENSION]
+    assert isinstance(context, ServerContext)
+    return context
+
+
+def _add_guards(app: Quart, settings: ServerSettings) -> None:
+    guards = Guards(settings)
+
+    @app.before_request
+    async def guard() -> Response | None:
+        current_exchange().check()
+        return guards.check(request)
+
+    @app.before_websocket
+    async def guard_websocket() -> None:
+        current_exchange().check()
+        guards.check_websocket(websocket)
+
+    @app.after_request
+    async def cors(response: QuartResponse) -> QuartResponse:
+        guards.add_cors(request, response)
+        return response
+
+
+def _add_error_handlers(app: Quart) -> None:
+    @app.errorhandler(MillmError)
+    async def refused(error: MillmError) -> Response:
+        return await _respond(error)
+
+    @app.errorhandler(GenerationInterrupted)
+    async def interrupted(failure: GenerationInterrupted) -> Response:
+        return await _respond(failure.error, while_generating=True)
+
+    @app.errorhandler(HTTPException)
+    async def routing(error: HTTPException) -> Response | HTTPException:
+        if error.code is not None and error.code < 400:
+            return error
+        response = await _respond(_translated(error))
+        if isinstance(error, WrongMethod) and error.valid_methods:
+            response.headers["Allow"] = ", ".join(sorted(error.valid_methods))
+        return response
+
+    @app.errorhandler(Exception)
+    async def unexpected(error: Exception) -> Response:
+        log.error("a request failed", exc_info=error)
+        return await _respond(MillmError(GENERIC_MESSAGE))
+
+
+def _translated(error: HTTPException) -> MillmError:
+    """An HTTP error that the framework raised, as one of ours."""
+    match error.code:
+        case 404:
+            return NotFound(f"There is nothing at {_path()[:200]!r}.")
+        case 405:
+            return MethodNotAllowed(f"{_path()[:200]!r} does not take {request.method}.")
+        case 413:
+            return PayloadTooLarge("The request's body is too long.")
+        case code if code is not None and code < 500:
+            return InvalidParameter(f"The request could not be read: {error.name}.")
+    log.error("the framework failed", exc_info=error)
+    return MillmError(GENERIC_MESSAGE)
+
+
+async def _respond(error: MillmError, *, while_generating: bool = False) -> Response:
+    answer = answer_for(error, _path(), while_generating=while_generating)
+    if has_request_context() and isinstance(request.body, LingeringBody):
+        # Read what the client is still sending, or it never gets to see why it was refused.
+        await request.body.discard_rest()
+    return Response(sse.dump(answer.body), answer.status, {**answer.headers, "Content-Type": "application/json"})
+
+
+def _path() -> str:
+    """The path asked for, by a request or by a WebSocket that was not taken."""
+    return request.path if has_request_context() else websocket.path

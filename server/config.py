@@ -1,0 +1,22 @@
+"""The settings the API server reads. ``app/settings.py`` composes them with the other packages' into one object."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, Field
+
+
+class ServerSettings(BaseModel):
+    """Address, guards and limits of the server."""
+
+    HOST: str = Field("127.0.0.1", description="Address to listen on; another than loopback needs API_KEY.")
+    PORT: int = Field(8000, ge=0, le=65535, description="Port to listen on; 0 takes any free one.")
+    API_KEY: str | None = Field(None, description="When set, every route but /api/health wants it as a bearer token.")
+    CORS_ORIGINS: list[str] = Field(default_factory=list, description="Browser origins that may call the server.")
+    ALLOWED_HOSTS: list[str] = Field(
+        default_factory=lambda: ["localhost", "127.0.0.1", "[::1]", "host.docker.internal"],
+        description="Host names answered on a loopback bind; guards against DNS rebinding.",
+    )
+    MAX_BODY_BYTES: int = Field(32 * 1024 * 1024, ge=1024, description="Largest request body.")
+    IGNORED_FIELDS_HEADER_MAX_BYTES: int = Field(1024, ge=64, description="Longest X-miLLM-Ignored-Fields value.")
+    RETRY_AFTER_QUEUE_DEFAULT_S: int = Field(5, ge=1, description="Retry-After of queue_full without an estimate.")
+    RETRY_AFTER_MAX_S: int = Field(60, ge=1, description="Longest Retry-After of queue_full.")

@@ -1,0 +1,67 @@
+"""What the routes share: the engine, the settings, the register of requests and three pools for work that blocks."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from importlib import metadata
+from typing import TypeVar
+
+from engine.engine import Engine
+from server.config import ServerSettings
+from server.exchanges import Exchanges, current_exchange
+
+T = TypeVar("T")
+
+DISTRIBUTION = "millm-desktop"
+QUICK_THREADS = 4
+LOAD_THREADS = 64
+MANAGEMENT_THREADS = 8
+
+
+class ServerContext:
+    """Shared by the routes of one app; owned by whoever made the app.
+
+    Short work (look-ups, tokenizing), waiting for a load and changes to what steers have pools of their own, so that
+    many clients waiting for a model hold up neither those whose model is there nor a person who changes something.
+    """
+
+    def __init__(self, engine: Engine, settings: ServerSettings, exchanges: Exchanges) -> None:
+        self.engine = engine
+        self.settings = settings
+        self.exchanges = exchanges
+        self.started = time.monotonic()
+        self._quick = ThreadPoolExecutor(QUICK_THREADS, thread_name_prefix="server-quick")
+        self._loads = ThreadPoolExecutor(LOAD_THREADS, thread_name_prefix="server-load")
+        self._changes = ThreadPoolExecutor(MANAGEMENT_THREADS, thread_name_prefix="server-management")
+
+    async def quick(self, call: Callable[[], T]) -> T:
+        """Run ``call`` (milliseconds) off the loop, for the current request."""
+        return await current_exchange().wait_for(asyncio.get_running_loop().run_in_executor(self._quick, call))
+
+    async def load(self, call: Callable[[], T]) -> T:
+        """Run ``call`` (up to minutes) off the loop, for the current request. It goes on when the client leaves."""
+        return await current_exchange().wait_for(asyncio.get_running_loop().run_in_executor(self._loads, call))
+
+    async def manage(self, call: Callable[[], T]) -> T:
+        """Run ``call`` (a change that may wait for others, up to minutes) off the loop, for the current request.
+
+        Once begun it goes on when the client leaves.
+        """
+        return await current_exchange().wait_for(asyncio.get_running_loop().run_in_executor(self._changes, call))
+
+    def close(self) -> None:
+        """Let the pools end; work under way is not waited for."""
+        self._quick.shutdown(wait=False, cancel_futures=True)
+        self._loads.shutdown(wait=False, cancel_futures=True)
+        self._changes.shutdown(wait=False, cancel_futures=True)
+
+
+def version() -> str:
+    """The program's version; ``unrecorded`` when it runs from a tree that was not installed."""
+    try:
+        return metadata.version(DISTRIBUTION)
+    except metadata.PackageNotFoundError:
+        return "unrecorded"

@@ -1,0 +1,306 @@
+"""How an engine error becomes an HTTP answer: one table from code to status, and the two envelopes.
+
+``/v1`` answers in OpenAI's envelope, everything else in ``{success, data, error}``. The server's own refusals are error
+types here, so that the table and its test see them with the engine's.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from engine.documents.errors import DocumentRefused
+from engine.errors import MillmError
+from engine.library.errors import ClaimConflict
+from engine.steering.errors import (
+    AmbiguousActiveCircuit,
+    CircuitLayerContention,
+    NoActiveCircuit,
+    NoActiveCluster,
+    UnvalidatedCircuit,
+)
+
+log = logging.getLogger(__name__)
+
+INVALID_REQUEST = "invalid_request_error"
+SERVER_ERROR = "server_error"
+FALLBACK_RETRY_AFTER_S = 10
+GENERIC_MESSAGE = "The server failed while answering this request. The log file has the full report."
+
+
+class MethodNotAllowed(MillmError):
+    """The route exists and does not take this method."""
+
+    code = "method_not_allowed"
+
+
+class PayloadTooLarge(MillmError):
+    """The request's body is longer than ``MAX_BODY_BYTES``."""
+
+    code = "payload_too_large"
+
+
+class RequestTimedOut(MillmError):
+    """The client did not send the body it announced in time."""
+
+    code = "request_timeout"
+
+
+class InvalidApiKey(MillmError):
+    """An API key is set and the request carries none, or another."""
+
+    code = "invalid_api_key"
+
+
+class OriginNotAllowed(MillmError):
+    """A browser page that is not on the allow-list made the request."""
+
+    code = "origin_not_allowed"
+
+
+class HostNotAllowed(MillmError):
+    """The request names a host that is not ours, as a rebound DNS name would."""
+
+    code = "host_not_allowed"
+
+
+class ServerStopping(MillmError):
+    """The server is being stopped while the request is under way."""
+
+    code = "server_stopping"
+
+    def __init__(self) -> None:
+        super().__init__("The server is being stopped.", remedy="Send the request again once it is back.")
+
+
+@dataclass(frozen=True)
+class ErrorSpec:
+    """How one code is answered.
+
+    Attributes:
+        status: HTTP status on ``/v1``.
+        type: OpenAI's error type.
+        retry_after: Default seconds of a 503's ``Retry-After``.
+        api_status: Status on ``/api``, where it differs.
+        api_code: Code on ``/api``, where it differs; in lower case.
+        generation_type: OpenAI's error type when it happens while an answer is written, where it differs.
+    """
+
+    status: int
+    type: str = INVALID_REQUEST
+    retry_after: int | None = None
+    api_status: int | None = None
+    api_code: str | None = None
+    generation_type: str | None = None
+
+
+def _server(status: int, **more: Any) -> ErrorSpec:
+    return ErrorSpec(status, SERVER_ERROR, **more)
+
+
+ERROR_TABLE: Mapping[str, ErrorSpec] = MappingProxyType(
+    {
+        # requests
+        "invalid_parameter": ErrorSpec(400, api_status=422, api_code="validation_error"),
+        "validation_error": ErrorSpec(400, api_status=422),
+        "field_not_honoured": ErrorSpec(400),
+        "unused_fields_refused": ErrorSpec(400),
+        "context_length_exceeded": ErrorSpec(400),
+        "no_chat_template": ErrorSpec(400),
+        "not_found": ErrorSpec(404),
+        "method_not_allowed": ErrorSpec(405),
+        "request_timeout": ErrorSpec(408),
+        "payload_too_large": ErrorSpec(413),
+        # guards
+        "invalid_api_key": ErrorSpec(401),
+        "origin_not_allowed": ErrorSpec(403),
+        "host_not_allowed": ErrorSpec(403),
+        # queue and generation
+        "queue_full": _server(503, retry_after=5),
+        "request_cancelled": _server(503, retry_after=5),
+        "server_stopping": _server(503, retry_after=10),
+        "server_error": _server(500),
+        "generation_error": _server(500),
+        "non_finite_logits": _server(500),
+        # models
+        "model_not_found": ErrorSpec(404),
+        "ambiguous_model_name": ErrorSpec(400),
+        "model_not_generative": ErrorSpec(400),
+        "engine_unsupported": ErrorSpec(400),
+        "checkpoint_invalid": ErrorSpec(400),
+        "model_locked": ErrorSpec(409),
+        "model_already_exists": ErrorSpec(409),
+        "load_cancelled": ErrorSpec(409),
+        "model_loading": _server(503, retry_after=15, api_status=409),
+        "model_busy": _server(503, retry_after=15, api_status=409),
+        "model_not_loaded": _server(503, retry_after=30, api_status=400),
+        "insufficient_memory": _server(503, retry_after=30, api_status=507, generation_type=INVALID_REQUEST),
+        "model_load_failed": _server(500),
+        # SAEs
+        "sae_not_found": ErrorSpec(404),
+        "sae_already_exists": ErrorSpec(409),
+        "sae_not_attached": ErrorSpec(400),
+        "sae_format_unknown": ErrorSpec(400),
+        "sae_not_steerable": ErrorSpec(400),
+        "sae_incompatible": ErrorSpec(400),
+        "sae_load_failed": _server(500),
+        "sae_activations_refused": ErrorSpec(400),
+        "invalid_feature_index": ErrorSpec(400),
+        # documents, profiles, clusters, circuits
+        "unknown_kind": ErrorSpec(400),
+        "is_cluster_document": ErrorSpec(400),
+        "profile_not_found": ErrorSpec(404),
+        "profile_already_exists": ErrorSpec(409),
+        "cluster_not_found": ErrorSpec(404),
+        "circuit_not_found": ErrorSpec(404),
+        "circuit_already_exists": ErrorSpec(409),
+        "circuit_layer_contention": ErrorSpec(409),
+        "sae_set_incomplete": ErrorSpec(422),
+        "unvalidated_circuit": ErrorSpec(409),
+        "no_active_cluster": ErrorSpec(409),
+        "no_active_circuit": ErrorSpec(409),
+        "ambiguous_active_circuit": ErrorSpec(409),
+        # files, library, process
+        "data_directory_unusable": _server(500),
+        "data_directory_in_use": _server(500),
+        "library_unusable": _server(500),
+        "settings_invalid": _server(500),
+        "unsafe_binding": _server(500),
+        "port_in_use": ErrorSpec(409),
+        "download_failed": _server(502),
+        "checksum_mismatch": _server(502),
+    }
+)
+
+
+WELL_FORMED_REFUSALS: tuple[type[MillmError], ...] = (
+    DocumentRefused,
+    UnvalidatedCircuit,
+    CircuitLayerContention,
+    ClaimConflict,
+    NoActiveCluster,
+    NoActiveCircuit,
+    AmbiguousActiveCircuit,
+)
+"""What ``/api`` answers with status 200 and ``success: false``: the call was right, and what it asks is refused.
+
+Types, not codes: a document's ``validation_error`` is one, that of a request's own field is not.
+"""
+
+
+@dataclass(frozen=True)
+class ErrorAnswer:
+    """An error ready to be sent: status, JSON body and the headers that go with it."""
+
+    status: int
+    body: dict[str, Any]
+    headers: Mapping[str, str]
+
+
+def is_openai_surface(path: str) -> bool:
+    """Whether ``path`` answers in OpenAI's shapes."""
+    return path == "/v1" or path.startswith("/v1/")
+
+
+def spec_of(error: MillmError) -> ErrorSpec:
+    """The table's row; an error type nobody entered is a bug and is answered as a server error."""
+    spec = ERROR_TABLE.get(error.code)
+    if spec is None:
+        log.error("the error code %s has no row in the error table", error.code)
+        return ERROR_TABLE["server_error"]
+    return spec
+
+
+def message_of(error: MillmError) -> str:
+    """What was wrong and what to do, as one text."""
+    return error.message if not error.remedy else f"{error.message} {error.remedy}"
+
+
+def retry_after_of(error: MillmError, status: int) -> int | None:
+    """Seconds to wait; every 503 has a whole number of at least 1, other answers none."""
+    if status != 503:
+        return None
+    seconds = error.retry_after if error.retry_after is not None else spec_of(error).retry_after
+    if seconds is None:
+        log.warning("a 503 with code %s states no Retry-After; answering %d s", error.code, FALLBACK_RETRY_AFTER_S)
+        seconds = FALLBACK_RETRY_AFTER_S
+    return max(1, seconds)
+
+
+def error_type(error: MillmError, *, while_generating: bool = False) -> str:
+    """OpenAI's error type."""
+    spec = spec_of(error)
+    return spec.generation_type if while_generating and spec.generation_type else spec.type
+
+
+def answer_for(error: MillmError, path: str, *, while_generating: bool = False) -> ErrorAnswer:
+    """``error`` in the shape of the surface that ``path`` belongs to."""
+    spec = spec_of(error)
+    openai = is_openai_surface(path)
+    status = spec.status if openai else _api_status(error, spec)
+    headers: dict[str, str] = {}
+    retry_after = retry_after_of(error, status)
+    if retry_after is not None:
+        headers["Retry-After"] = str(retry_after)
+    if status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    body = openai_envelope(error, while_generating=while_generating) if openai else api_envelope(error)
+    return ErrorAnswer(status, body, headers)
+
+
+def _api_status(error: MillmError, spec: ErrorSpec) -> int:
+    if isinstance(error, WELL_FORMED_REFUSALS):
+        return 200
+    return spec.status if spec.api_status is None else spec.api_status
+
+
+def openai_envelope(error: MillmError, *, while_generating: bool = False) -> dict[str, Any]:
+    """OpenAI's error object; all four keys are always there."""
+    return {
+        "error": {
+            "message": message_of(error),
+            "type": error_type(error, while_generating=while_generating),
+            "param": error.param,
+            "code": error.code,
+        }
+    }
+
+
+def api_envelope(error: MillmError) -> dict[str, Any]:
+    """The management error object; codes are upper-case there. A ``VALIDATION_ERROR`` always lists its errors."""
+    details = json_safe(error.details)
+    code = spec_of(error).api_code or error.code
+    if code == "validation_error":
+        details.setdefault("errors", [{"param": error.param, "message": error.message}])
+    if error.param is not None:
+        details.setdefault("param", error.param)
+    if error.remedy is not None:
+        details.setdefault("remedy", error.remedy)
+    return {
+        "success": False,
+        "data": None,
+        "error": {"code": code.upper(), "message": message_of(error), "details": details},
+    }
+
+
+def stream_error_event(error: MillmError) -> dict[str, Any]:
+    """The error object of an event inside a stream that has begun; a would-be 503 says when to come back."""
+    event: dict[str, Any] = {
+        "message": message_of(error),
+        "type": error_type(error, while_generating=True),
+        "code": error.code,
+    }
+    retry_after = retry_after_of(error, spec_of(error).status)
+    if retry_after is not None:
+        event["retry_after"] = retry_after
+    return {"error": event}
+
+
+def json_safe(details: Mapping[str, Any]) -> dict[str, Any]:
+    """``details`` with anything JSON cannot hold written as text."""
+    safe: dict[str, Any] = json.loads(json.dumps(dict(details), default=str))
+    return safe

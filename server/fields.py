@@ -1,0 +1,243 @@
+"""The field policy: what happens to each field of a request that asks for text. No field is ever lost.
+
+A field is *honoured* (it has its effect), *reported* (named in ``X-miLLM-Ignored-Fields``, refused in strict mode) or
+*refused* (400 ``field_not_honoured`` naming it, before anything loads). A field no row names is reported. Null always
+asks for nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any
+
+from engine.errors import FieldNotHonoured, UnusedFieldsRefused
+
+Body = Mapping[str, Any]
+
+
+class Endpoint(StrEnum):
+    """The routes the table speaks about; the value is what messages call them."""
+
+    CHAT = "chat completions"
+    COMPLETIONS = "text completions"
+
+
+class Use(StrEnum):
+    """What becomes of a field."""
+
+    HONOURED = "honoured"
+    REPORTED = "reported"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One row of the table.
+
+    Attributes:
+        neutral: Values that ask for nothing and pass even where the field is refused; compared with their JSON type.
+        refused_when: A condition under which a field that is otherwise honoured is refused.
+        remedy: What to do instead, for the message.
+    """
+
+    chat: Use
+    completions: Use
+    neutral: tuple[Any, ...] = ()
+    refused_when: Callable[[Any, Body], bool] | None = None
+    remedy: str = ""
+
+    def use(self, endpoint: Endpoint) -> Use:
+        """The row's word for ``endpoint``."""
+        return self.chat if endpoint is Endpoint.CHAT else self.completions
+
+
+def _both(use: Use, **more: Any) -> Rule:
+    return Rule(use, use, **more)
+
+
+_H = _both(Use.HONOURED)
+_CHAT_ONLY_REPORTED = Rule(Use.HONOURED, Use.REPORTED)
+_REPORTED = _both(Use.REPORTED)
+_REFUSED = _both(Use.REFUSED)
+
+TABLE: Mapping[str, Rule] = MappingProxyType(
+    {
+        # what to answer, and how to send it
+        "model": _H,
+        "messages": _CHAT_ONLY_REPORTED,
+        "prompt": Rule(Use.REPORTED, Use.HONOURED),
+        "add_special_tokens": Rule(Use.REPORTED, Use.HONOURED),
+        "chat_template_kwargs": _CHAT_ONLY_REPORTED,
+        "enable_thinking": _CHAT_ONLY_REPORTED,
+        "extra_messages": _REFUSED,
+        "stream": _H,
+        "stream_options": _H,
+        # sampling
+        "temperature": _H,
+        "top_p": _H,
+        "top_k": _H,
+        "min_p": _H,
+        "frequency_penalty": _H,
+        "presence_penalty": _H,
+        "repetition_penalty": _H,
+        "repeat_penalty": _H,
+        "logit_bias": _H,
+        "seed": _H,
+        # how many, how long
+        "n": _H,
+        "best_of": _both(
+            Use.HONOURED,
+            refused_when=lambda value, body: body.get("stream") is True and value != 1,
+            remedy="Choices can only be ranked once all are written: send it without stream.",
+        ),
+        "max_tokens": _H,
+        "max_completion_tokens": _H,
+        "min_tokens": _H,
+        "ignore_eos": _H,
+        "stop": _H,
+        # probabilities
+        "logprobs": _H,
+        "top_logprobs": Rule(Use.HONOURED, Use.REFUSED, remedy="Text completions take an integer in logprobs."),
+        "return_tokens_as_token_ids": _H,
+        "allowed_token_ids": _REFUSED,
+        # form of the text
+        "response_format": _both(Use.REFUSED, neutral=({"type": "text"},)),
+        # steering
+        "profile": _REFUSED,
+        "steering": _REFUSED,
+        "steering_intensity": _REFUSED,
+        "return_sae_activations": _REFUSED,
+        # tools
+        "tools": _both(Use.REFUSED, neutral=([],)),
+        "tool_choice": _both(Use.REFUSED, neutral=("auto", "none")),
+        "functions": _both(Use.REFUSED, neutral=([],)),
+        "function_call": _both(Use.REFUSED, neutral=("auto", "none")),
+        # what other servers or models do
+        "audio": _REFUSED,
+        "dimensions": _REFUSED,
+        "echo": _both(Use.REFUSED, neutral=(False,)),
+        "fim_mode": _REFUSED,
+        "lora_adapter": _REFUSED,
+        "modalities": _both(Use.REFUSED, neutral=(["text"],)),
+        "normalize": _both(Use.REFUSED, neutral=(False,)),
+        "pooling": _both(Use.REFUSED, neutral=("mean",)),
+        "prediction": _REFUSED,
+        "reasoning_effort": _REFUSED,
+        "suffix": _REFUSED,
+        # about the caller, not about the text
+        "metadata": _REPORTED,
+        "parallel_tool_calls": _REPORTED,
+        "prompt_cache_key": _REPORTED,
+        "safety_identifier": _REPORTED,
+        "service_tier": _REPORTED,
+        "store": _REPORTED,
+        "user": _REPORTED,
+    }
+)
+
+_MESSAGE_KEYS = frozenset({"role", "content"})
+_PART_KEYS = frozenset({"type", "text"})
+_STREAM_OPTION_KEYS = frozenset({"include_usage", "continuous_usage_stats"})
+
+
+def judge(
+    endpoint: Endpoint, body: Body, declared: frozenset[str], unused: Sequence[str], *, model: str, engine: str
+) -> tuple[str, ...]:
+    """Locations of the fields nobody uses, in order, each once.
+
+    Args:
+        body: The raw body, in the client's order.
+        declared: Fields the endpoint's schema reads. A field the table honours but no schema reads is refused: it
+            would otherwise be dropped in silence.
+        unused: Declared fields this very request has no use for.
+        model, engine: Named in the refusal.
+
+    Raises :class:`FieldNotHonoured` for the first field that would change the text and cannot, listing the others.
+    """
+    refused = [
+        name for name, value in body.items() if value is not None and _is_refused(endpoint, name, value, body, declared)
+    ]
+    if refused:
+        raise _refusal(endpoint, refused, model=model, engine=engine)
+    return tuple(dict.fromkeys(_unused_locations(endpoint, body, unused)))
+
+
+def refuse_unused(locations: Sequence[str]) -> None:
+    """Strict mode. Raises :class:`UnusedFieldsRefused` naming every location."""
+    if locations:
+        raise UnusedFieldsRefused(
+            f"These fields are not used by this server: {', '.join(locations)}.",
+            param=locations[0],
+            details={"fields": list(locations)},
+            remedy="Leave them out, or send the request without X-miLLM-Strict.",
+        )
+
+
+def _is_refused(endpoint: Endpoint, name: str, value: Any, body: Body, declared: frozenset[str]) -> bool:
+    rule = TABLE.get(name)
+    if rule is None:
+        return False
+    use = rule.use(endpoint)
+    if use is Use.REFUSED or (use is Use.HONOURED and name not in declared):
+        return not any(_same(value, neutral) for neutral in rule.neutral)
+    return use is Use.HONOURED and rule.refused_when is not None and rule.refused_when(value, body)
+
+
+def _same(value: Any, neutral: Any) -> bool:
+    if isinstance(value, Mapping):
+        value = {key: item for key, item in value.items() if item is not None}
+    # 0 == False in Python, not in JSON.
+    return type(value) is type(neutral) and bool(value == neutral)
+
+
+def _refusal(endpoint: Endpoint, refused: list[str], *, model: str, engine: str) -> FieldNotHonoured:
+    first = refused[0]
+    message = f"'{first}' cannot be honoured on {endpoint.value} with the model {model!r} ({engine})."
+    if others := refused[1:]:
+        message += f" Neither can {', '.join(repr(name) for name in others)}."
+    remedy = TABLE[first].remedy or "Leave it out, or send null."
+    return FieldNotHonoured(message, param=first, details={"fields": refused}, remedy=remedy)
+
+
+def _unused_locations(endpoint: Endpoint, body: Body, unused: Sequence[str]) -> list[str]:
+    """Top-level fields in body order (with unknown stream options in their place), declared fields without use here,
+    then message fields.
+    """
+    found: list[str] = []
+    for name, value in body.items():
+        rule = TABLE.get(name)
+        if value is None:
+            continue
+        if rule is None or rule.use(endpoint) is Use.REPORTED:
+            found.append(name)
+        elif name == "stream_options" and "stream_options" not in unused:
+            found.extend(f"stream_options.{key}" for key in _extra_keys(value, _STREAM_OPTION_KEYS))
+    found.extend(unused)
+    if endpoint is Endpoint.CHAT:
+        found.extend(_message_locations("messages", body.get("messages")))
+        for row, messages in enumerate(_items(body.get("extra_messages"))):
+            found.extend(_message_locations(f"extra_messages[{row}]", messages))
+    return found
+
+
+def _message_locations(prefix: str, messages: Any) -> list[str]:
+    found: list[str] = []
+    for place, message in enumerate(_items(messages)):
+        found.extend(f"{prefix}[{place}].{key}" for key in _extra_keys(message, _MESSAGE_KEYS))
+        content = message.get("content") if isinstance(message, Mapping) else None
+        for number, part in enumerate(_items(content)):
+            found.extend(f"{prefix}[{place}].content[{number}].{key}" for key in _extra_keys(part, _PART_KEYS))
+    return found
+
+
+def _items(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _extra_keys(value: Any, known: frozenset[str]) -> list[str]:
+    if not isinstance(value, Mapping):
+        return []
+    return [key for key, item in value.items() if key not in known and item is not None]

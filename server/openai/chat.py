@@ -1,0 +1,56 @@
+"""``POST /v1/chat/completions``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from engine.generation.request import TokenInfo
+from server.fields import Endpoint
+from server.openai.dialect import Dialect
+from server.openai.formatting import chat_logprobs
+from server.openai.schema import ChatBody, Parsed, parse_chat
+
+
+class Chat(Dialect):
+    """Answers a conversation."""
+
+    endpoint = Endpoint.CHAT
+    schema = ChatBody
+    id_prefix = "chatcmpl"
+    object_name = "chat.completion"
+    chunk_name = "chat.completion.chunk"
+
+    def parse(self, body: dict[str, Any]) -> Parsed:
+        """As in the base."""
+        return parse_chat(body)
+
+    def choice(
+        self, index: int, text: str, tokens: Sequence[TokenInfo], finish_reason: str, *, logprobs: bool, as_ids: bool
+    ) -> dict[str, Any]:
+        """As in the base; the key ``logprobs`` is there only when they were asked for."""
+        out: dict[str, Any] = {
+            "index": index,
+            "message": {"role": "assistant", "content": text},
+            "finish_reason": finish_reason,
+        }
+        if logprobs:
+            out["logprobs"] = chat_logprobs(tokens, as_ids=as_ids)
+        return out
+
+    def opening(self, index: int) -> dict[str, Any]:
+        """Says who speaks."""
+        return {"index": index, "delta": {"role": "assistant"}, "finish_reason": None}
+
+    def piece(
+        self, index: int, text: str, tokens: Sequence[TokenInfo], *, logprobs: bool, as_ids: bool
+    ) -> dict[str, Any]:
+        """As in the base."""
+        out: dict[str, Any] = {"index": index, "delta": {"content": text}, "finish_reason": None}
+        if logprobs:
+            out["logprobs"] = chat_logprobs(tokens, as_ids=as_ids)
+        return out
+
+    def closing(self, index: int, finish_reason: str) -> dict[str, Any]:
+        """As in the base."""
+        return {"index": index, "delta": {}, "finish_reason": finish_reason}

@@ -1,0 +1,212 @@
+"""The request bodies of the dialect, and how each becomes the engine's one internal request.
+
+Fields nobody declares here are not lost: ``server/fields.py`` reports or refuses them from the raw body.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from engine.errors import InvalidParameter
+from engine.generation.request import ChatInput, GenerationRequest, Message, Sampling, TextInput
+from server.body import validate
+from server.openai.validators import (
+    CompletionLogprobs,
+    Content,
+    Integer,
+    Intensity,
+    LogitBias,
+    Number,
+    Prompt,
+    ResponseFormat,
+    Stop,
+    StreamOptions,
+    TemplateKwargs,
+    TokenIds,
+)
+
+_ROLES = {"developer": "system", "function": "tool"}
+"""Roles that are another role's older or newer name."""
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """A body that passed its schema.
+
+    Attributes:
+        include_usage: OpenAI's stream option; None where it was not sent, which is not the same as false.
+        continuous_usage: Each chunk of text says what was used so far.
+        tokens_as_ids: Logprobs name tokens as ``token_id:N``.
+        unused: Declared fields that this very request has no use for.
+    """
+
+    generation: GenerationRequest
+    stream: bool
+    include_usage: bool | None
+    continuous_usage: bool
+    tokens_as_ids: bool
+    unused: tuple[str, ...]
+
+
+class ChatMessage(BaseModel):
+    """One message. Only role and content reach the template; other keys are reported."""
+
+    model_config = ConfigDict(strict=True)
+    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
+    content: Content = None
+
+
+class GenerationBody(BaseModel):
+    """Fields that chat and text completions share."""
+
+    model_config = ConfigDict(strict=True)
+    model: str
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    temperature: Number | None = Field(None, ge=0, le=2)
+    top_p: Number | None = Field(None, ge=0, le=1)
+    top_k: Integer | None = Field(None, ge=0)
+    min_p: Number | None = Field(None, ge=0, le=1)
+    frequency_penalty: Number | None = Field(None, ge=-2, le=2)
+    presence_penalty: Number | None = Field(None, ge=-2, le=2)
+    repetition_penalty: Number | None = Field(None, gt=0, le=2)
+    repeat_penalty: Number | None = Field(None, gt=0, le=2)
+    n: Integer | None = Field(None, ge=1, le=128)
+    best_of: Integer | None = Field(None, ge=1, le=20)
+    max_tokens: Integer | None = Field(None, ge=1)
+    max_completion_tokens: Integer | None = Field(None, ge=1)
+    min_tokens: Integer | None = Field(None, ge=0)
+    ignore_eos: bool | None = None
+    stop: Stop = ()
+    seed: Integer | None = Field(None, ge=0, le=4294967295)
+    logit_bias: LogitBias = Field(default_factory=dict)
+    allowed_token_ids: TokenIds | None = None
+    return_tokens_as_token_ids: bool | None = None
+    profile: str | None = None
+    steering: dict[str, Any] | None = None
+    steering_intensity: Intensity = None
+    return_sae_activations: dict[str, Any] | None = None
+
+    def wants_logprobs(self) -> int | None:
+        """How many alternatives are asked for at each token; None: no logprobs."""
+        raise NotImplementedError
+
+    def sampling(self) -> Sampling:
+        """The sampling fields with their defaults."""
+        penalty = _one_of(self, "repetition_penalty", "repeat_penalty")
+        return Sampling(
+            temperature=_default(self.temperature, 1.0),
+            top_p=_default(self.top_p, 1.0),
+            top_k=self.top_k or 0,
+            min_p=self.min_p or 0.0,
+            repetition_penalty=_default(penalty, 1.0),
+            frequency_penalty=self.frequency_penalty or 0.0,
+            presence_penalty=self.presence_penalty or 0.0,
+            logit_bias=self.logit_bias,
+            min_tokens=self.min_tokens or 0,
+            ignore_eos=bool(self.ignore_eos),
+            seed=self.seed,
+        )
+
+    def parsed(self, given: ChatInput | TextInput, unused: list[str]) -> Parsed:
+        """The internal request for ``given``; ``unused`` names declared fields found without use so far."""
+        options = self.stream_options or StreamOptions()
+        logprobs = self.wants_logprobs()
+        if self.stream_options is not None and not self.stream:
+            unused.append("stream_options")
+        if self.return_tokens_as_token_ids and logprobs is None:
+            unused.append("return_tokens_as_token_ids")
+        generation = GenerationRequest(
+            model=self.model,
+            input=given,
+            sampling=self.sampling(),
+            n=_default(self.n, 1),
+            best_of=self.best_of,
+            max_tokens=_one_of(self, "max_tokens", "max_completion_tokens"),
+            stop=self.stop,
+            logprobs=logprobs,
+        )
+        return Parsed(
+            generation=generation,
+            stream=bool(self.stream),
+            include_usage=options.include_usage,
+            continuous_usage=bool(options.continuous_usage_stats),
+            tokens_as_ids=bool(self.return_tokens_as_token_ids),
+            unused=tuple(unused),
+        )
+
+
+class ChatBody(GenerationBody):
+    """``POST /v1/chat/completions``."""
+
+    messages: list[ChatMessage]
+    extra_messages: list[list[ChatMessage]] | None = None
+    chat_template_kwargs: TemplateKwargs = Field(default_factory=dict)
+    enable_thinking: bool | None = None
+    logprobs: bool | None = None
+    top_logprobs: Integer | None = Field(None, ge=0, le=20)
+    response_format: ResponseFormat | None = None
+
+    def wants_logprobs(self) -> int | None:
+        """As in the base; ``top_logprobs`` alone is refused."""
+        if not self.logprobs:
+            if self.top_logprobs is not None:
+                raise InvalidParameter(
+                    "Invalid value for 'top_logprobs': it needs logprobs to be true.", param="top_logprobs"
+                )
+            return None
+        return self.top_logprobs or 0
+
+    def to_parsed(self) -> Parsed:
+        """The internal request."""
+        unused: list[str] = []
+        variables = dict(self.chat_template_kwargs)
+        if self.enable_thinking is not None:
+            # An explicit template variable wins over the shorthand, which then has no use.
+            chosen = variables.setdefault("enable_thinking", self.enable_thinking)
+            if chosen is not self.enable_thinking:
+                unused.append("enable_thinking")
+        messages = tuple(Message(_ROLES.get(m.role, m.role), m.content) for m in self.messages)
+        return self.parsed(ChatInput(messages, variables), unused)
+
+
+class CompletionBody(GenerationBody):
+    """``POST /v1/completions``."""
+
+    prompt: Prompt
+    add_special_tokens: bool | None = None
+    logprobs: CompletionLogprobs = None
+
+    def wants_logprobs(self) -> int | None:
+        """As in the base."""
+        return self.logprobs
+
+    def to_parsed(self) -> Parsed:
+        """The internal request."""
+        return self.parsed(TextInput(self.prompt, self.add_special_tokens is not False), [])
+
+
+def parse_chat(body: dict[str, Any]) -> Parsed:
+    """A chat body as a request. Raises :class:`InvalidParameter`."""
+    return validate(ChatBody, body).to_parsed()
+
+
+def parse_completion(body: dict[str, Any]) -> Parsed:
+    """A text completion body as a request. Raises :class:`InvalidParameter`."""
+    return validate(CompletionBody, body).to_parsed()
+
+
+def _default(value: Any, default: Any) -> Any:
+    return default if value is None else value
+
+
+def _one_of(body: GenerationBody, first: str, second: str) -> Any:
+    """The value of two names for one thing. Raises :class:`InvalidParameter` when both are sent and differ."""
+    one, other = getattr(body, first), getattr(body, second)
+    if one is not None and other is not None and one != other:
+        # The conflict lies between two fields, so no single one is named as the parameter.
+        raise InvalidParameter(f"'{first}' and '{second}' mean the same and have different values; send one of them.")
+    return one if one is not None else other

@@ -1,0 +1,224 @@
+"""Types of request fields: strict where JSON is loose (booleans are not numbers, text is not a number).
+
+Each is an ``Annotated`` type whose complaint carries the field's own path; none quotes the value.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictStr, TypeAdapter
+from pydantic_core import PydanticCustomError, from_json
+
+from engine.generation.request import MAX_LOGIT_BIAS, MAX_STOPS
+
+MAX_INTEGER = 2**53
+"""Largest integer JSON clients agree on; a cap above it would mean nothing anyway."""
+
+
+def _complain(kind: str, message: str) -> PydanticCustomError:
+    return PydanticCustomError(kind, "{message}", {"message": message})
+
+
+def _number(value: object) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise _complain("number", "a number is expected")
+    try:
+        number = float(value)
+    except OverflowError:
+        raise _complain("number", "a finite number is expected") from None
+    if not math.isfinite(number):
+        raise _complain("number", "a finite number is expected")
+    return number
+
+
+def _integer(value: object) -> int | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise _complain("integer", "an integer is expected")
+    if isinstance(value, float):
+        if not value.is_integer():
+            raise _complain("integer", "an integer is expected")
+        value = int(value)
+    if abs(value) > MAX_INTEGER:
+        raise _complain("integer", "an integer of at most 2**53 is expected")
+    return value
+
+
+Number = Annotated[float, BeforeValidator(_number)]
+Integer = Annotated[int, BeforeValidator(_integer)]
+
+
+# --- text -------------------------------------------------------------------------------------------------------------
+
+
+class TextPart(BaseModel):
+    """A piece of a message's content. Only text can be read here."""
+
+    model_config = ConfigDict(strict=True)
+    type: Literal["text", "input_text"]
+    text: str
+
+
+_PARTS = TypeAdapter(list[TextPart])
+_TEXTS = TypeAdapter(list[StrictStr])
+
+
+def _content(value: object) -> object:
+    if isinstance(value, list):
+        # An error inside keeps its path: pydantic puts the field's own in front of it.
+        return "".join(part.text for part in _PARTS.validate_python(value))
+    if value is not None and not isinstance(value, str):
+        raise _complain("content", "a string or a list of text parts is expected")
+    return value
+
+
+Content = Annotated[str | None, BeforeValidator(_content)]
+
+
+def _stop(value: object) -> object:
+    if value is None:
+        return ()
+    texts = [value] if isinstance(value, str) else value
+    if not isinstance(texts, list):
+        raise _complain("stop", "a string or a list of strings is expected")
+    if len(texts) > MAX_STOPS:
+        raise _complain("stop", f"at most {MAX_STOPS} strings are possible, {len(texts)} were sent")
+    if not all(isinstance(text, str) and text for text in texts):
+        raise _complain("stop", "non-empty strings are expected")
+    return tuple(texts)
+
+
+Stop = Annotated[tuple[str, ...], BeforeValidator(_stop)]
+
+
+def _prompt(value: object) -> object:
+    if isinstance(value, str):
+        return (value,)
+    if not isinstance(value, list):
+        raise _complain("prompt", "a string or a list of strings is expected")
+    if not value:
+        raise _complain("prompt", "at least one prompt is expected")
+    if isinstance(value[0], int | list):
+        raise _complain("prompt", "token arrays are not accepted; send text")
+    return tuple(_TEXTS.validate_python(value))
+
+
+Prompt = Annotated[tuple[str, ...], BeforeValidator(_prompt)]
+
+
+# --- sampling ---------------------------------------------------------------------------------------------------------
+
+
+def _logit_bias(value: object) -> dict[int, float]:
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise _complain("logit_bias", "an object of token ids and numbers is expected")
+    if len(value) > MAX_LOGIT_BIAS:
+        raise _complain("logit_bias", f"at most {MAX_LOGIT_BIAS} keys are possible, {len(value)} were sent")
+    biases: dict[int, float] = {}
+    for key, bias in value.items():
+        # isdigit alone would let through digits of other scripts and unbounded lengths.
+        if not (key.isascii() and key.isdigit() and len(key) <= 10):
+            raise _complain("logit_bias", "keys must be token ids: whole numbers of at least 0")
+        number = _number(bias)
+        if number is None or not -100 <= number <= 100:
+            raise _complain("logit_bias", "values must be numbers from -100 to 100")
+        biases[int(key)] = number
+    return biases
+
+
+LogitBias = Annotated[dict[int, float], BeforeValidator(_logit_bias)]
+
+
+def _completion_logprobs(value: object) -> object:
+    # Chat clients send false here; it asks for nothing.
+    return None if value is False else _integer(value)
+
+
+CompletionLogprobs = Annotated[int | None, Field(ge=0, le=20), BeforeValidator(_completion_logprobs)]
+TokenIds = Annotated[list[Annotated[Integer, Field(ge=0)]], Field(min_length=1, max_length=1024)]
+
+
+# --- templates and formats --------------------------------------------------------------------------------------------
+
+
+def _template_kwargs(value: object) -> dict[str, Any]:
+    """An object, JSON text of one, or a list of either (merged, the later wins); an empty string is nothing."""
+    if value is None or value == "":
+        return {}
+    if isinstance(value, str):
+        try:
+            value = from_json(value, allow_inf_nan=False)
+        except ValueError:
+            raise _complain("chat_template_kwargs", "the text is not valid JSON") from None
+        if not isinstance(value, dict):
+            raise _complain("chat_template_kwargs", "the JSON text must hold an object")
+    if isinstance(value, list):
+        merged: dict[str, Any] = {}
+        for item in value:
+            if isinstance(item, list) or item is None:
+                raise _complain("chat_template_kwargs", "list items must be objects or JSON text of objects")
+            merged.update(_template_kwargs(item))
+        return merged
+    if not isinstance(value, dict):
+        raise _complain("chat_template_kwargs", "an object, JSON text of one, or a list of them is expected")
+    return value
+
+
+TemplateKwargs = Annotated[dict[str, Any], BeforeValidator(_template_kwargs)]
+
+
+def _intensity(value: object) -> object:
+    """The dial: a number from 0 to 2 (numeric text too), or off, min, max."""
+    if value is None or value in ("off", "min", "max"):
+        return value
+    if isinstance(value, str):
+        try:
+            value = float(value)
+        except ValueError:
+            raise _complain("steering_intensity", "a number from 0 to 2, or off, min or max is expected") from None
+    number = _number(value)
+    if number is None or not 0 <= number <= 2:
+        raise _complain("steering_intensity", "a number from 0 to 2, or off, min or max is expected")
+    return number
+
+
+Intensity = Annotated[float | str | None, BeforeValidator(_intensity)]
+
+
+class JsonSchemaFormat(BaseModel):
+    """The ``json_schema`` block of a response format."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", protected_namespaces=())
+    name: str = Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")
+    json_schema: dict[str, Any] = Field(alias="schema")
+    description: str | None = None
+    strict: bool | None = None
+
+
+class ResponseFormat(BaseModel):
+    """What form the text must have; ``text`` asks for nothing."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+    type: Literal["text", "json_object", "json_schema"]
+    json_schema: JsonSchemaFormat | None = None
+
+    def model_post_init(self, context: object, /) -> None:
+        """The schema block belongs to ``json_schema`` and to nothing else."""
+        if (self.type == "json_schema") != (self.json_schema is not None):
+            raise _complain("response_format", "json_schema goes with type json_schema and only with it")
+
+
+class StreamOptions(BaseModel):
+    """What a stream says about its own cost."""
+
+    model_config = ConfigDict(strict=True)
+    include_usage: bool | None = None
+    continuous_usage_stats: bool | None = None

@@ -1,0 +1,398 @@
+"""The request schemas: what passes, what is refused, and which field a refusal names."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.errors import FieldNotHonoured, InvalidParameter
+from engine.generation.request import ChatInput, Message, TextInput
+from server.fields import judge
+from server.openai.chat import Chat
+from server.openai.completions import Completions
+from server.openai.schema import Parsed, parse_chat, parse_completion
+
+NAN, INF = float("nan"), float("inf")
+
+
+def chat(**changes: Any) -> Parsed:
+    return parse_chat({"model": "m", "messages": [{"role": "user", "content": "hi"}], **changes})
+
+
+def text(**changes: Any) -> Parsed:
+    return parse_completion({"model": "m", "prompt": "hi", **changes})
+
+
+SHARED: list[tuple[str, Any]] = [
+    ("temperature", 2.1),  # A023
+    ("temperature", -0.1),
+    ("temperature", NAN),
+    ("temperature", INF),
+    ("temperature", True),
+    ("temperature", "1"),
+    ("temperature", []),
+    ("temperature", 10**400),
+    ("top_p", 1.5),  # A025
+    ("top_p", -0.5),
+    ("top_p", NAN),
+    ("top_k", -1),
+    ("top_k", 1.5),
+    ("top_k", True),
+    ("min_p", 1.1),
+    ("min_p", -0.1),
+    ("frequency_penalty", 2.5),
+    ("frequency_penalty", -2.5),
+    ("presence_penalty", 3),
+    ("presence_penalty", False),
+    ("repetition_penalty", 0),
+    ("repetition_penalty", 2.1),
+    ("repeat_penalty", 0),
+    ("repeat_penalty", "1"),
+    ("n", 0),  # A029
+    ("n", 129),
+    ("n", True),
+    ("n", 1.5),
+    ("best_of", 0),
+    ("best_of", 21),
+    ("max_tokens", 0),  # A026
+    ("max_tokens", -5),
+    ("max_tokens", "8"),
+    ("max_tokens", 1.5),
+    ("max_tokens", True),
+    ("max_tokens", 10**30),
+    ("max_completion_tokens", 0),
+    ("min_tokens", -1),
+    ("ignore_eos", 1),
+    ("ignore_eos", "true"),
+    ("stream", 1),
+    ("stream", "true"),
+    ("seed", True),  # A037
+    ("seed", -1),  # A037
+    ("seed", 4294967296),  # A037
+    ("seed", 1.5),  # A038
+    ("seed", "7"),
+    ("stop", 5),
+    ("stop", ""),  # A028
+    ("stop", ["a", ""]),  # A028
+    ("stop", ["a"] * 17),  # A028
+    ("stop", {"a": 1}),
+    ("stop", [None]),
+    ("logit_bias", {"abc": 1}),  # A064
+    ("logit_bias", {"-1": 1}),
+    ("logit_bias", {"1.5": 1}),
+    ("logit_bias", {"5": 101}),  # A064
+    ("logit_bias", {"5": -101}),
+    ("logit_bias", {"5": True}),
+    ("logit_bias", {"5": NAN}),
+    ("logit_bias", {"5": "1"}),
+    ("logit_bias", [1]),
+    ("logit_bias", {str(i): 1 for i in range(1025)}),  # A064
+    ("allowed_token_ids", []),  # A128
+    ("allowed_token_ids", list(range(1025))),  # A128
+    ("return_tokens_as_token_ids", 1),
+    ("steering_intensity", True),  # A040
+    ("steering_intensity", "loud"),  # A040
+    ("steering_intensity", 2.01),  # A040
+    ("steering_intensity", "nan"),
+    ("profile", 5),
+    ("steering", []),
+    ("return_sae_activations", "all"),
+    ("stream_options", []),
+    ("model", 5),
+    ("model", None),
+]
+
+
+@pytest.mark.parametrize("parse", [chat, text], ids=["chat", "text"])
+@pytest.mark.parametrize(("name", "value"), SHARED, ids=[f"{n}-{i}" for i, (n, _) in enumerate(SHARED)])
+def test_bad_values_are_refused_naming_the_field(parse: Any, name: str, value: Any) -> None:
+    with pytest.raises(InvalidParameter) as caught:
+        parse(**{name: value})
+    assert caught.value.param == name
+    assert caught.value.message.startswith(f"Invalid value for '{name}': ")
+
+
+@pytest.mark.parametrize(
+    ("parse", "param", "body"),
+    [
+        (chat, "messages", {"messages": None}),
+        (chat, "messages", {"messages": "hi"}),
+        (chat, "messages", {"messages": {}}),
+        (chat, "messages.0", {"messages": ["hi"]}),
+        (chat, "messages.0.role", {"messages": [{"content": "x"}]}),
+        (chat, "messages.0.role", {"messages": [{"role": "robot", "content": "x"}]}),
+        (chat, "messages.1.role", {"messages": [{"role": "user"}, {"role": 5}]}),
+        (chat, "messages.0.content", {"messages": [{"role": "user", "content": 5}]}),
+        (chat, "messages.0.content", {"messages": [{"role": "user", "content": {"type": "text"}}]}),
+        (chat, "messages.0.content.0", {"messages": [{"role": "user", "content": ["x"]}]}),
+        (
+            chat,
+            "messages.0.content.1.type",
+            {
+                "messages": [
+                    {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "image_url", "text": ""}]}
+                ]
+            },
+        ),
+        (chat, "messages.0.content.0.text", {"messages": [{"role": "user", "content": [{"type": "text"}]}]}),
+        (chat, "extra_messages.0.1.role", {"extra_messages": [[{"role": "user"}, {"role": "x"}]]}),
+        (chat, "extra_messages.0", {"extra_messages": [5]}),
+        (chat, "logprobs", {"logprobs": 5}),
+        (chat, "top_logprobs", {"logprobs": True, "top_logprobs": 21}),
+        (chat, "top_logprobs", {"top_logprobs": 2}),  # A143
+        (chat, "top_logprobs", {"logprobs": False, "top_logprobs": 2}),
+        (chat, "chat_template_kwargs", {"chat_template_kwargs": 5}),
+        (chat, "chat_template_kwargs", {"chat_template_kwargs": "{"}),
+        (chat, "chat_template_kwargs", {"chat_template_kwargs": "[1]"}),
+        (chat, "chat_template_kwargs", {"chat_template_kwargs": [5]}),
+        (chat, "chat_template_kwargs", {"chat_template_kwargs": [[{}]]}),
+        (chat, "enable_thinking", {"enable_thinking": "yes"}),
+        (chat, "response_format.type", {"response_format": {"type": "xml"}}),
+        (chat, "response_format.extra", {"response_format": {"type": "text", "extra": 1}}),
+        (chat, "response_format", {"response_format": {"type": "json_schema"}}),
+        (chat, "response_format", {"response_format": {"type": "text", "json_schema": {"name": "n", "schema": {}}}}),
+        (chat, "response_format", {"response_format": "text"}),
+        (
+            chat,
+            "response_format.json_schema.name",
+            {"response_format": {"type": "json_schema", "json_schema": {"name": "bad name", "schema": {}}}},
+        ),  # A164
+        (
+            chat,
+            "response_format.json_schema.name",
+            {"response_format": {"type": "json_schema", "json_schema": {"name": "n" * 65, "schema": {}}}},
+        ),  # A164
+        (
+            chat,
+            "response_format.json_schema.schema",
+            {"response_format": {"type": "json_schema", "json_schema": {"name": "n"}}},
+        ),
+        (chat, "stream_options.include_usage", {"stream_options": {"include_usage": 1}}),
+        (chat, "allowed_token_ids.0", {"allowed_token_ids": [-1]}),  # A128
+        (text, "prompt", {"prompt": None}),
+        (text, "prompt", {"prompt": 5}),
+        (text, "prompt", {"prompt": []}),
+        (text, "prompt", {"prompt": [1, 2]}),
+        (text, "prompt", {"prompt": [[1], [2]]}),
+        (text, "prompt.1", {"prompt": ["a", 5]}),
+        (text, "logprobs", {"logprobs": 21}),  # A121
+        (text, "logprobs", {"logprobs": True}),
+        (text, "logprobs", {"logprobs": -1}),
+        (text, "add_special_tokens", {"add_special_tokens": 1}),
+        (text, "best_of", {"n": 3, "best_of": 2}),
+        (text, "min_tokens", {"min_tokens": 9, "max_tokens": 8}),
+    ],
+)
+def test_bad_shapes_are_refused_naming_the_place(parse: Any, param: str, body: dict[str, Any]) -> None:
+    with pytest.raises(InvalidParameter) as caught:
+        parse(**body)
+    assert caught.value.param == param
+
+
+def test_a_missing_field_is_named() -> None:
+    with pytest.raises(InvalidParameter) as caught:
+        parse_chat({"messages": []})
+    assert caught.value.message == "Invalid value for 'model': this field is required"
+    with pytest.raises(InvalidParameter) as caught:
+        parse_completion({"model": "m"})
+    assert caught.value.param == "prompt"
+
+
+def test_several_faults_are_counted() -> None:
+    with pytest.raises(InvalidParameter) as caught:  # A031
+        chat(temperature=3, top_p=2, n=0)
+    assert caught.value.param == "temperature"
+    assert caught.value.message.endswith("(and 2 more validation errors)")
+    with pytest.raises(InvalidParameter) as caught:
+        chat(temperature=3, top_p=2)
+    assert caught.value.message.endswith("(and 1 more validation error)")
+
+
+def test_a_refusal_never_quotes_the_value() -> None:
+    with pytest.raises(InvalidParameter) as caught:
+        chat(messages=[{"role": "SECRET", "content": "x"}], stop=[{"SECRET": 1}])
+    assert "SECRET" not in caught.value.message
+    assert "SECRET" not in str(caught.value.details)
+
+
+def test_defaults() -> None:
+    generation = chat().generation
+    sampling = generation.sampling
+    assert (sampling.temperature, sampling.top_p, sampling.top_k, sampling.min_p) == (1.0, 1.0, 0, 0.0)
+    assert (sampling.repetition_penalty, sampling.frequency_penalty, sampling.presence_penalty) == (1.0, 0.0, 0.0)
+    assert (sampling.min_tokens, sampling.ignore_eos, sampling.seed, dict(sampling.logit_bias)) == (0, False, None, {})
+    assert (generation.n, generation.best_of, generation.max_tokens, generation.stop, generation.logprobs) == (
+        1,
+        None,
+        None,
+        (),
+        None,
+    )
+
+
+def test_null_means_the_default() -> None:
+    names = """
+        temperature top_p top_k min_p frequency_penalty presence_penalty repetition_penalty n best_of max_tokens
+        max_completion_tokens min_tokens ignore_eos stop seed logit_bias stream stream_options logprobs top_logprobs
+        chat_template_kwargs enable_thinking response_format profile steering extra_messages allowed_token_ids
+    """
+    nulls, plain = chat(**dict.fromkeys(names.split())), chat()
+    # Each request has an id of its own, where requests have one.
+    generations = [{**vars(parsed.generation), "request_id": None} for parsed in (nulls, plain)]
+    assert generations[0] == generations[1]
+    assert (nulls.stream, nulls.include_usage, nulls.unused) == (False, None, ())
+
+
+def test_values_reach_the_request() -> None:
+    generation = chat(
+        temperature=0.5,
+        top_p=0.9,
+        top_k=40,
+        min_p=0.1,
+        frequency_penalty=-1,
+        presence_penalty=1,
+        repeat_penalty=1.2,
+        logit_bias={"5": 3, "007": -4.5},
+        seed=4294967295,  # A037
+        min_tokens=2,
+        ignore_eos=True,
+        n=2,
+        best_of=3,
+        max_tokens=9,
+        stop="END",
+    ).generation
+    sampling = generation.sampling
+    assert (sampling.temperature, sampling.top_p, sampling.top_k, sampling.min_p) == (0.5, 0.9, 40, 0.1)
+    assert (sampling.frequency_penalty, sampling.presence_penalty, sampling.repetition_penalty) == (-1.0, 1.0, 1.2)
+    assert dict(sampling.logit_bias) == {5: 3.0, 7: -4.5}
+    assert (sampling.seed, sampling.min_tokens, sampling.ignore_eos) == (4294967295, 2, True)
+    assert (generation.n, generation.best_of, generation.max_tokens, generation.stop) == (2, 3, 9, ("END",))
+
+
+def test_whole_floats_are_integers() -> None:
+    assert chat(max_tokens=8.0, seed=7.0).generation.max_tokens == 8
+
+
+def test_sixteen_stops_pass() -> None:
+    assert len(chat(stop=["a"] * 16).generation.stop) == 16  # A028
+
+
+def test_max_tokens_has_two_names() -> None:
+    assert chat(max_completion_tokens=5).generation.max_tokens == 5
+    assert chat(max_tokens=5, max_completion_tokens=5).generation.max_tokens == 5  # A035
+    with pytest.raises(InvalidParameter) as caught:  # A034
+        chat(max_tokens=5, max_completion_tokens=6)
+    assert "'max_tokens'" in caught.value.message
+    assert "'max_completion_tokens'" in caught.value.message
+    assert caught.value.param is None
+
+
+def test_the_repetition_penalty_has_two_names() -> None:
+    assert chat(repetition_penalty=1.5).generation.sampling.repetition_penalty == 1.5
+    assert chat(repetition_penalty=1.5, repeat_penalty=1.5).generation.sampling.repetition_penalty == 1.5
+    with pytest.raises(InvalidParameter) as caught:
+        chat(repetition_penalty=1.5, repeat_penalty=1.4)
+    assert "'repeat_penalty'" in caught.value.message
+
+
+def test_roles_and_content() -> None:
+    parsed = chat(
+        messages=[
+            {"role": "developer", "content": "a"},  # A020
+            {"role": "function", "content": "b"},
+            {"role": "assistant", "content": None},  # A022
+            {"role": "user", "content": [{"type": "text", "text": "c"}, {"type": "input_text", "text": " d"}]},
+            {"role": "tool"},
+        ]
+    )
+    assert isinstance(parsed.generation.input, ChatInput)
+    assert parsed.generation.input.messages == (
+        Message("system", "a"),
+        Message("tool", "b"),
+        Message("assistant", None),
+        Message("user", "c d"),
+        Message("tool", None),
+    )
+
+
+@pytest.mark.parametrize(
+    ("sent", "expected"),
+    [
+        ({"a": 1}, {"a": 1}),
+        ('{"a": 1}', {"a": 1}),
+        ([{"a": 1, "b": 1}, '{"a": 2}'], {"a": 2, "b": 1}),
+        ("", {}),
+        (None, {}),
+        ([], {}),
+        (["", {"a": 1}], {"a": 1}),
+    ],
+)
+def test_template_variables_in_all_spellings(sent: Any, expected: dict[str, Any]) -> None:
+    given = chat(chat_template_kwargs=sent).generation.input
+    assert isinstance(given, ChatInput)
+    assert dict(given.template_kwargs) == expected
+
+
+def test_enable_thinking_is_a_template_variable() -> None:
+    parsed = chat(enable_thinking=False)
+    assert isinstance(parsed.generation.input, ChatInput)
+    assert dict(parsed.generation.input.template_kwargs) == {"enable_thinking": False}
+    assert parsed.unused == ()
+
+
+def test_the_explicit_variable_wins_and_the_shorthand_is_reported() -> None:
+    parsed = chat(enable_thinking=True, chat_template_kwargs={"enable_thinking": False})
+    assert isinstance(parsed.generation.input, ChatInput)
+    assert dict(parsed.generation.input.template_kwargs) == {"enable_thinking": False}
+    assert parsed.unused == ("enable_thinking",)
+    assert chat(enable_thinking=True, chat_template_kwargs={"enable_thinking": True}).unused == ()
+
+
+def test_prompts() -> None:
+    assert text(prompt="a").generation.input == TextInput(("a",), True)
+    assert text(prompt=["a", "b"], add_special_tokens=False).generation.input == TextInput(("a", "b"), False)
+    assert text(prompt="").generation.input == TextInput(("",), True)
+
+
+def test_logprobs_of_both_endpoints() -> None:
+    assert chat(logprobs=True).generation.logprobs == 0
+    assert chat(logprobs=True, top_logprobs=3).generation.logprobs == 3
+    assert chat(logprobs=False).generation.logprobs is None
+    assert text(logprobs=0).generation.logprobs == 0  # A121
+    assert text(logprobs=20).generation.logprobs == 20
+    assert text(logprobs=False).generation.logprobs is None
+
+
+def test_stream_options() -> None:
+    assert chat().include_usage is None
+    parsed = chat(stream=True, stream_options={"include_usage": False, "continuous_usage_stats": True})
+    assert (parsed.stream, parsed.include_usage, parsed.continuous_usage, parsed.unused) == (True, False, True, ())
+    assert chat(stream_options={"include_usage": True}).unused == ("stream_options",)
+
+
+def test_token_ids_without_logprobs_have_no_use() -> None:
+    assert chat(return_tokens_as_token_ids=True).unused == ("return_tokens_as_token_ids",)
+    parsed = chat(return_tokens_as_token_ids=True, logprobs=True)
+    assert parsed.tokens_as_ids is True
+    assert parsed.unused == ()
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=6,
+)
+CHAT_FIELDS, TEXT_FIELDS = sorted(Chat.declared()), sorted(Completions.declared())
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.dictionaries(st.sampled_from(CHAT_FIELDS), JSON), st.dictionaries(st.sampled_from(TEXT_FIELDS), JSON))
+def test_any_json_is_a_request_or_a_refusal(chat_fields: dict[str, Any], text_fields: dict[str, Any]) -> None:
+    for parse, dialect, fields in ((chat, Chat, chat_fields), (text, Completions, text_fields)):
+        with contextlib.suppress(InvalidParameter, FieldNotHonoured):
+            parsed = parse(**fields)
+            judge(dialect.endpoint, fields, dialect.declared(), parsed.unused, model="m", engine="transformers")
