@@ -1,0 +1,24 @@
+"""Name and version of the program, and the versions of what it stands on."""
+
+from __future__ import annotations
+
+import platform
+from importlib import metadata
+
+NAME = "miLLM Desktop"
+VERSION = "0.1.0"
+
+LIBRARIES = ("torch", "transformers", "PySide6-Essentials", "quart", "hypercorn", "SQLAlchemy", "llama-cpp-python")
+
+
+def versions() -> dict[str, str]:
+    """Name → version of the program, Python and the libraries that matter; read from their metadata, nothing is
+    imported.
+    """
+    found = {NAME: VERSION, "Python": platform.python_version()}
+    for library in LIBRARIES:
+        try:
+            found[library] = metadata.version(library)
+        except metadata.PackageNotFoundError:
+            continue
+    return found

@@ -1,0 +1,69 @@
+"""Files that appear whole or not at all: checksums, manifests, and the rename that makes a folder real."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO
+
+from app.demo.pack import MANIFEST
+
+CHUNK = 1 << 20
+
+Advance = Callable[[int], None]
+"""Called with the number of bytes done since the last call."""
+
+
+def sha256_of(path: Path) -> str:
+    """Hex digest of a file."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(CHUNK):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def copy_hashed(source: IO[bytes], target: Path, advance: Advance | None = None) -> str:
+    """Copy a stream into ``target``, flushed to the disk; returns the hex digest of what was written."""
+    digest = hashlib.sha256()
+    with target.open("wb") as file:
+        while block := source.read(CHUNK):
+            digest.update(block)
+            file.write(block)
+            if advance is not None:
+                advance(len(block))
+        file.flush()
+        os.fsync(file.fileno())
+    return digest.hexdigest()
+
+
+def write_manifest(folder: Path, source_sha256: str) -> None:
+    """Write down every file of ``folder`` with its length and digest, and what it was made from."""
+    files = {
+        path.name: {"bytes": path.stat().st_size, "sha256": sha256_of(path)}
+        for path in sorted(folder.iterdir())
+        if path.is_file() and path.name != MANIFEST
+    }
+    text = json.dumps({"source_sha256": source_sha256, "files": files}, indent=2)
+    (folder / MANIFEST).write_text(text + "\n", encoding="utf-8")
+
+
+def put_in_place(folder: Path, final: Path) -> None:
+    """Make ``folder`` appear as ``final``. What stood there, incomplete, is removed first."""
+    for path in folder.iterdir():
+        with path.open("rb+") as file:
+            os.fsync(file.fileno())
+    final.parent.mkdir(parents=True, exist_ok=True)
+    if final.exists():
+        shutil.rmtree(final)
+    folder.replace(final)
+    if hasattr(os, "O_DIRECTORY"):  # not on Windows, which keeps directories in order by itself
+        handle = os.open(final.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

@@ -1,0 +1,284 @@
+"""``gui``: the window, painted before anything heavy is imported.
+
+What takes long waits for the first paint: the server's libraries and the load of the model start then, each on a thread
+of its own. Closing the window, Ctrl+Q, SIGINT and SIGTERM all end in :meth:`_Face.quit`.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from types import FrameType
+
+from PySide6.QtCore import QEvent, QObject, QSocketNotifier, Qt, QTimer, Signal, Slot
+from PySide6.QtWidgets import QApplication, QMessageBox
+
+from app import about
+from app.demo.pack import SMOLLM2
+from app.instance import Holder, ask_to_show, current_holder
+from app.late_server import LateServer
+from app.options import Options
+from app.paths import Paths
+from app.quitter import Quitter
+from app.startup import Program, choose_model, opened, start_engine
+from engine.errors import DataDirectoryInUse, MillmError
+from engine.events import Event, ModelLoadError, ModelsChanged, ServerStateChanged
+from ui import theme
+from ui.bridge import Bridge
+from ui.main_window import MainWindow
+from ui.services import AppServices, Progress
+
+log = logging.getLogger(__name__)
+
+WITHOUT_A_SCREEN = ("offscreen", "minimal")
+BRIDGE_SECONDS = 0.3
+START_SECONDS = 5.0
+
+
+def run(options: Options) -> int:
+    """Open the window and stay until it is closed; the exit status."""
+    app = _application()
+    try:
+        with opened(options) as program:
+            face = _Face(app, program)
+            status = face.run()
+            return face.quitter.leave(status)
+    except DataDirectoryInUse as error:
+        holder = _window_shown(Paths.find(options.data_dir))
+        if holder is not None:
+            print(f"{about.NAME} is open already (pid {holder.pid}); its window was brought to the front.", flush=True)
+            return 0
+        return _refused(app, error)
+    except MillmError as error:
+        return _refused(app, error)
+
+
+def _window_shown(paths: Paths) -> Holder | None:
+    """Have the first process show its window; None when it has none. One that is just starting is waited for."""
+    deadline = time.monotonic() + START_SECONDS
+    while (holder := current_holder(paths)) is not None and holder.role == "gui":
+        if holder.raise_port is not None:
+            return holder if ask_to_show(holder) else None
+        if time.monotonic() > deadline:
+            break
+        time.sleep(0.1)
+    return None
+
+
+def _application() -> QApplication:
+    theme.set_high_dpi_policy()
+    app = QApplication(sys.argv[:1])
+    app.setApplicationName(about.NAME)
+    app.setApplicationVersion(about.VERSION)
+    app.setDesktopFileName("millm-desktop")
+    # The loop goes on after the window is gone, until everything behind it has ended.
+    app.setQuitOnLastWindowClosed(False)
+    theme.install(app)
+    return app
+
+
+def _refused(app: QApplication, error: MillmError) -> int:
+    """A start that came to nothing: on standard error, and in a box for who clicked an icon."""
+    _complain(error.one_line())
+    if app.platformName() not in WITHOUT_A_SCREEN:
+        QMessageBox.critical(None, about.NAME, error.one_line())
+    return 1
+
+
+def _complain(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+class _Signals(QObject):
+    """SIGINT and SIGTERM inside Qt's loop. Python runs a handler only when the interpreter has control; a byte written
+    to a socket by the interpreter's own C handler wakes the loop and gives it that.
+    """
+
+    arrived = Signal()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._inner, outer = socket.socketpair()
+        self._outer = outer
+        for end in (self._inner, outer):
+            end.setblocking(False)
+        signal.set_wakeup_fd(outer.fileno(), warn_on_full_buffer=False)
+        for name in ("SIGINT", "SIGTERM", "SIGBREAK"):
+            if (number := getattr(signal, name, None)) is not None:
+                signal.signal(number, self._ignore)
+        self._notifier = QSocketNotifier(self._inner.fileno(), QSocketNotifier.Type.Read)
+        self._notifier.activated.connect(self._on_byte)
+
+    def close(self) -> None:
+        """Let go of the sockets. The signals stay without effect: the program is ending."""
+        signal.set_wakeup_fd(-1)
+        self._notifier.setEnabled(False)
+        self._inner.close()
+        self._outer.close()
+
+    @Slot()
+    def _on_byte(self) -> None:
+        self._inner.recv(64)
+        self.arrived.emit()
+
+    @staticmethod
+    def _ignore(_number: int, _frame: FrameType | None) -> None:
+        return
+
+
+class _FirstPaint(QObject):
+    """Tells when a widget was painted for the first time."""
+
+    happened = Signal()
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """Qt's name for it. Lets everything through."""
+        if event.type() == QEvent.Type.Paint:
+            watched.removeEventFilter(self)
+            # After this event has been handled, so after the paint.
+            QTimer.singleShot(0, self.happened.emit)
+        return False
+
+
+class _Face(QObject):
+    """Wires the window to the program: start order, errors, and the way out."""
+
+    _shown = Signal()
+    _ended = Signal()
+    _close_bridge = Signal()
+
+    def __init__(self, app: QApplication, program: Program) -> None:
+        super().__init__()
+        self._app = app
+        self._program = program
+        self._engine = start_engine(program)
+        self._server = LateServer(self._engine, program.settings, insecure=program.options.insecure)
+        self._bridge = Bridge(self._engine.events)
+        self._bridge_closed = threading.Event()
+        self._quitting = False
+        self.quitter = Quitter(
+            server=_Ending(self._server),
+            engine=self._engine,
+            library=program.library,
+            instance=program.instance,
+            window=self._end_bridge,
+        )
+        queued = Qt.ConnectionType.QueuedConnection
+        self._ended.connect(self._app.quit, queued)
+        self._close_bridge.connect(self._on_close_bridge, queued)
+        self._window = MainWindow(self._services(), self._bridge)
+        self._shown.connect(self._window.raise_window, queued)
+        self._engine.events.subscribe(self._on_event, ServerStateChanged, ModelLoadError)
+        program.crashes.tell(self._on_crash)
+
+    def run(self) -> int:
+        """Show the window and run until everything has ended."""
+        signals = _Signals()
+        signals.arrived.connect(self._window.close)
+        paint = _FirstPaint()
+        paint.happened.connect(self._begin)
+        self._window.installEventFilter(paint)
+        self._program.instance.listen(self._shown.emit)
+        self._window.show()
+        status = self._app.exec()
+        # Where the loop was ended by something else than the window (a session that logs out), nothing has ended yet.
+        self.quitter.quit(status)
+        signals.close()
+        return status
+
+    def quit(self) -> None:
+        """End everything behind the window on another thread, then the loop. Called once, on the GUI thread."""
+        if self._quitting:
+            return
+        self._quitting = True
+
+        def work() -> None:
+            self.quitter.quit()
+            self._ended.emit()
+
+        threading.Thread(target=work, name="quit", daemon=True).start()
+
+    # --- start --------------------------------------------------------------------------------------------------------
+
+    @Slot()
+    def _begin(self) -> None:
+        """What had to wait for the first paint."""
+        self._program.logs.speak()
+        self._in_background("start-server", self._server.start)
+        try:
+            restore = self._program.settings.RESTORE_LAST
+            record = choose_model(self._program, self._engine, restore=restore)
+            if record is not None:
+                self._engine.loader.load(record.id)
+        except MillmError as error:
+            _complain(error.one_line())
+            self._window.say_error(error)
+
+    def _services(self) -> AppServices:
+        return AppServices(
+            engine=self._engine,
+            server=self._server,
+            data_dir=self._program.paths.data_dir,
+            quit=self.quit,
+            install_demo=self._install_demo,
+            versions={about.NAME: about.VERSION},
+            configured_port=self._program.settings.PORT,
+        )
+
+    def _install_demo(self, progress: Progress) -> None:
+        from app.demo.install import install
+
+        install(self._program.paths, self._program.library, progress, pack=SMOLLM2)
+        self._engine.events.publish(ModelsChanged())
+
+    @staticmethod
+    def _in_background(name: str, task: Callable[[], None]) -> None:
+        threading.Thread(target=task, name=name, daemon=True).start()
+
+    # --- what happens meanwhile, on any thread ------------------------------------------------------------------------
+
+    def _on_event(self, event: Event) -> None:
+        match event:
+            case ServerStateChanged(state="running", address=str(address)):
+                self._program.instance.set_port(int(address.split(":")[-1].split("/")[0]))
+            case ServerStateChanged(state="stopped"):
+                self._program.instance.set_port(None)
+            case ServerStateChanged(state="error", error=str(error)):
+                self._program.instance.set_port(None)
+                _complain(error)
+            case ModelLoadError() if event.code != "load_cancelled":
+                _complain(f"Could not load {event.model_name!r}: {event.message}")
+
+    def _on_crash(self, report: object) -> None:
+        words = f"Something failed inside the program. A report is in {report}"
+        self._bridge.post(lambda: self._window.say(words, lasting=True), owner=self._window)
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    def _end_bridge(self) -> None:
+        """On the quitting thread: the bridge is closed by the GUI thread, before the library is."""
+        if threading.current_thread() is threading.main_thread():
+            self._on_close_bridge()
+            return
+        self._close_bridge.emit()
+        self._bridge_closed.wait(2 * BRIDGE_SECONDS)
+
+    @Slot()
+    def _on_close_bridge(self) -> None:
+        self._bridge.shutdown(BRIDGE_SECONDS)
+        self._bridge_closed.set()
+
+
+class _Ending:
+    """The server as the quitter sees it: stopped for good."""
+
+    def __init__(self, server: LateServer) -> None:
+        self._server = server
+
+    def stop(self, timeout: float = 1.0) -> None:
+        self._server.close(timeout)

@@ -1,0 +1,90 @@
+"""Where the program keeps its files: one data directory with everything in it.
+
+``--data-dir`` wins over ``MILLM_DATA_DIR``, which wins over the system's place for a person's application data.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import platformdirs
+
+from engine.errors import DataDirectoryUnusable
+
+ENVIRONMENT_NAME = "MILLM_DATA_DIR"
+REMEDY = f"Choose another with --data-dir or {ENVIRONMENT_NAME}."
+
+
+@dataclass(frozen=True)
+class Paths:
+    """The data directory and what lies in it. Making one touches nothing; :meth:`prepare` does."""
+
+    data_dir: Path
+
+    @classmethod
+    def find(cls, command_line: str | None = None, environ: Mapping[str, str] | None = None) -> Paths:
+        """The data directory asked for, as an absolute path; ``~`` is the person's home."""
+        env = os.environ if environ is None else environ
+        asked = command_line or env.get(ENVIRONMENT_NAME)
+        if not asked:
+            return cls(Path(platformdirs.user_data_dir("miLLM Desktop", appauthor=False)))
+        return cls(Path(asked).expanduser().absolute())
+
+    @property
+    def database(self) -> Path:
+        """The SQLite file."""
+        return self.data_dir / "millm.db"
+
+    @property
+    def settings_file(self) -> Path:
+        """The settings a person changed, as JSON."""
+        return self.data_dir / "settings.json"
+
+    @property
+    def models(self) -> Path:
+        """Model files the program fetched itself."""
+        return self.data_dir / "models"
+
+    @property
+    def saes(self) -> Path:
+        """Sparse autoencoders the program fetched itself."""
+        return self.data_dir / "saes"
+
+    @property
+    def logs(self) -> Path:
+        """Logs and crash reports."""
+        return self.data_dir / "logs"
+
+    @property
+    def lock_file(self) -> Path:
+        """Locked while a process uses the directory."""
+        return self.data_dir / "instance.lock"
+
+    @property
+    def instance_file(self) -> Path:
+        """Who that process is, for others to read."""
+        return self.data_dir / "instance.json"
+
+    def prepare(self) -> None:
+        """Create the folders and prove that files can be written there.
+
+        Raises:
+            DataDirectoryUnusable: naming the folder and what the system said.
+        """
+        for folder in (self.data_dir, self.models, self.saes, self.logs):
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+                # Permission bits prove nothing: a read-only mount or a full disk grants them and refuses the write.
+                with tempfile.TemporaryFile(dir=folder) as probe:
+                    probe.write(b"x")
+            except OSError as error:
+                reason = (error.strerror or str(error)).lower()
+                raise DataDirectoryUnusable(
+                    f"The data directory {self.data_dir} cannot be used: {folder} cannot be written ({reason}).",
+                    details={"path": str(folder), "reason": reason},
+                    remedy=REMEDY,
+                ) from error

@@ -1,0 +1,45 @@
+"""``doctor`` in a process of its own: it finds what is there and changes nothing."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import closing
+from pathlib import Path
+
+from tests.app.processes import app
+
+
+def test_it_says_what_is_there_and_makes_nothing(tmp_path: Path) -> None:
+    ended = app("doctor", "--data-dir", str(tmp_path / "new"), "--port", "0")
+    assert ended.returncode == 0, ended.stdout
+    for word in (
+        "miLLM Desktop:",
+        "torch:",
+        "Devices:",
+        "cpu",
+        "Memory:",
+        "Engine (GGUF):",
+        "Window:",
+        "not installed",
+    ):
+        assert word in ended.stdout
+    assert f"{tmp_path / 'new'} (not in use" in ended.stdout
+    assert not (tmp_path / "new").exists()
+
+
+def test_what_is_wrong_is_marked(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
+        port = listener.getsockname()[1]
+        ended = app("doctor", "--data-dir", str(tmp_path / "file" / "data"), "--port", str(port))
+    assert ended.returncode == 1
+    marked = [line for line in ended.stdout.splitlines() if line.startswith("!")]
+    assert len(marked) == 2
+    assert "is a file" in marked[0]
+    assert f"{port} on 127.0.0.1: another program" in marked[1]
+
+
+def test_a_bad_setting_is_a_finding(tmp_path: Path) -> None:
+    ended = app("doctor", "--data-dir", str(tmp_path), MILLM_MAX_LANES="many")
+    assert ended.returncode == 1
+    assert "MILLM_MAX_LANES" in ended.stdout
