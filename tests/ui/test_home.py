@@ -1,0 +1,260 @@
+"""The first page on a real engine and a real server."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QFileDialog
+from pytestqt.qtbot import QtBot
+
+from engine.engine import Engine
+from engine.errors import DownloadFailed
+from engine.events import Event, ModelLoadProgress, ModelsChanged
+from engine.library.records import EngineKind, ModelSource, NewModel
+from tests.conftest import EngineMaker
+from tests.ui.conftest import StageMaker
+from tests.ui.look import until
+from ui.services import Progress
+
+
+@contextmanager
+def held_load(engine: Engine) -> Iterator[threading.Event]:
+    """While open, a load stands still at its first report of progress: events run on the loader's own thread."""
+    held, go = threading.Event(), threading.Event()
+
+    def hold(_event: Event) -> None:
+        held.set()
+        go.wait(60)
+
+    subscription = engine.events.subscribe(hold, ModelLoadProgress)
+    try:
+        yield held
+    finally:
+        subscription.close()
+        go.set()
+
+
+def test_a_model_is_loaded_and_unloaded_with_its_buttons(
+    qtbot: QtBot, make_engine: EngineMaker, make_stage: StageMaker
+) -> None:
+    stage = make_stage(make_engine(load=False))
+    card, bar = stage.window.home.model, stage.window.bar
+    until(qtbot, lambda: len(card.rows) == 1)
+    assert card.pill is not None and card.pill.text() == "not loaded"
+    assert bar.model.value.full_text() == "none loaded"
+    card.rows[0].button.click()  # type: ignore[union-attr]
+    until(qtbot, lambda: card.pill.text() == "loaded" and card.rows[0].button is None)  # type: ignore[union-attr]
+    assert card.name.full_text() == "tiny-llama"
+    facts = card.facts.values()
+    assert facts["Context window"] == "2,048 tokens"
+    assert facts["Runs on"] == "CPU"
+    assert facts["Numbers"] == "32-bit float"
+    assert facts["Shape"] == "4 layers × 32"
+    assert bar.model.value.full_text() == "tiny-llama"
+    assert bar.message.full_text() == "tiny-llama is loaded."
+    card.unload_button.click()
+    until(qtbot, lambda: card.pill.text() == "not loaded" and card.rows[0].button is not None)  # type: ignore[union-attr]
+    assert stage.engine.shelf.resident is None
+    assert card.rows[0].button.isEnabled()  # type: ignore[union-attr]
+
+
+def test_a_load_shows_how_far_it_is_and_can_be_cancelled(
+    qtbot: QtBot, make_engine: EngineMaker, make_stage: StageMaker
+) -> None:
+    stage = make_stage(make_engine(load=False))
+    card, bar = stage.window.home.model, stage.window.bar
+    until(qtbot, lambda: len(card.rows) == 1)
+    with held_load(stage.engine) as held:
+        card.rows[0].button.click()  # type: ignore[union-attr]
+        until(qtbot, held.is_set)
+        until(qtbot, lambda: card.cancel_button.isVisible())
+        assert card.pill is not None and card.pill.text() == "loading"
+        assert card.progress.isVisible() and card.stage.text()
+        assert bar.model.value.full_text().startswith("Loading tiny-llama")
+        assert bar.progress.isVisible()
+        gate = stage.window.chat.composer.gate
+        assert gate.words().startswith("Loading tiny-llama") or gate.isHidden() is False
+        card.cancel_button.click()
+        until(qtbot, lambda: not stage.window.home._bridge._busy)
+    until(qtbot, lambda: card.pill is not None and card.pill.text() == "not loaded")
+    assert stage.engine.shelf.resident is None
+    assert card.notice.words() == ""
+    assert bar.message.full_text() == "Loading was cancelled."
+    until(qtbot, lambda: card.rows[0].button is not None and card.rows[0].button.isEnabled())
+
+
+def test_a_load_begun_elsewhere_is_shown_without_a_click(
+    qtbot: QtBot, make_engine: EngineMaker, make_stage: StageMaker
+) -> None:
+    stage = make_stage(make_engine(load=False))
+    (record,) = stage.engine.shelf.list()
+    stage.engine.loader.load(record.id)
+    card = stage.window.home.model
+    until(qtbot, lambda: card.pill is not None and card.pill.text() == "loaded")
+    until(qtbot, lambda: stage.window.chat.composer.gate.isHidden())
+
+
+def test_a_model_whose_files_went_away_says_so(
+    qtbot: QtBot, make_engine: EngineMaker, make_stage: StageMaker, tmp_path: Path
+) -> None:
+    engine = make_engine(folder=None)
+    engine.library.models.add(
+        NewModel("gone", ModelSource.LOCAL, EngineKind.TRANSFORMERS, local_path=str(tmp_path / "gone"))
+    )
+    stage = make_stage(engine)
+    card = stage.window.home.model
+    until(qtbot, lambda: len(card.rows) == 1)
+    card.rows[0].button.click()  # type: ignore[union-attr]
+    until(qtbot, lambda: "gone" in card.notice.words())
+    assert card.pill is not None and card.pill.text() == "not loaded"
+    assert "gone" in stage.window.bar.message.full_text()
+
+
+def test_a_gguf_is_listed_but_not_offered(qtbot: QtBot, make_engine: EngineMaker, make_stage: StageMaker) -> None:
+    engine = make_engine(folder=None)
+    engine.library.models.add(NewModel("small:Q4_1", ModelSource.LOCAL, EngineKind.LLAMACPP, local_path="/x.gguf"))
+    stage = make_stage(engine)
+    card = stage.window.home.model
+    until(qtbot, lambda: len(card.rows) == 1)
+    assert card.rows[0].button is None
+
+
+# --- importing --------------------------------------------------------------------------------------------------------
+
+
+def test_a_folder_is_chosen_checked_and_put_on_the_shelf(
+    qtbot: QtBot, make_engine: EngineMaker, make_stage: StageMaker, tiny_checkpoint: Path
+) -> None:
+    stage = make_stage(make_engine(folder=None))
+    home = stage.window.home
+    until(qtbot, lambda: home.model.demo_button.isVisible())
+    home.model.add_button.click()
+    dialog = home.folder_dialog
+    assert dialog is not None and dialog.fileMode() == QFileDialog.FileMode.Directory
+    dialog.setDirectory(str(tiny_checkpoint.parent))
+    dialog.selectFile(str(tiny_checkpoint))
+    dialog.accept()
+    until(qtbot, lambda: home.model.notice.words() == "tiny-llama is on the shelf.")
+    until(qtbot, lambda: [row.record.name for row in home.model.rows] == ["tiny-llama"])
+    home.import_folder(str(tiny_checkpoint))
+    until(qtbot, lambda: "in the library already" in home.model.notice.words())
+
+
+def test_a_folder_that_is_no_model_is_refused_in_words(
+    qtbot: QtBot, make_engine: EngineMaker, make_stage: StageMaker, tmp_path: Path
+) -> None:
+    empty = tmp_path / "holiday-pictures"
+    empty.mkdir()
+    stage = make_stage(make_engine(folder=None))
+    home = stage.window.home
+    home.import_folder(str(empty))
+    until(qtbot, lambda: "config.json" in home.model.notice.words())
+    assert "holiday-pictures" in home.model.notice.words()
+    assert home.model.add_button.isEnabled()
+    assert stage.engine.shelf.list() == []
+
+
+# --- the demo model ---------------------------------------------------------------------------------------------------
+
+
+def test_the_demo_model_is_installed_with_progress(
+    qtbot: QtBot, make_engine: EngineMaker, make_stage: StageMaker, tiny_checkpoint: Path
+) -> None:
+    engine = make_engine(folder=None)
+    halfway, go = threading.Event(), threading.Event()
+
+    def install(progress: Progress) -> None:
+        progress(40.0, "Fetching")
+        halfway.set()
+        go.wait(60)
+        engine.library.models.add(
+            NewModel("demo", ModelSource.DEMO, EngineKind.TRANSFORMERS, local_path=str(tiny_checkpoint))
+        )
+        engine.events.publish(ModelsChanged())
+
+    stage = make_stage(engine, install_demo=install)
+    card = stage.window.home.model
+    until(qtbot, lambda: card.demo_button.isVisible())
+    card.demo_button.click()
+    until(qtbot, lambda: halfway.is_set() and card.demo_stage.text() == "Fetching")
+    assert card.demo_progress.value() == 40
+    assert not card.demo_button.isVisible()
+    go.set()
+    until(qtbot, lambda: "is installed" in card.notice.words())
+    until(qtbot, lambda: len(card.rows) == 1)
+    assert not card.demo_button.isVisible()
+    assert not card.demo_progress.isVisible()
+
+
+def test_a_demo_that_cannot_be_fetched_says_what_to_do(
+    qtbot: QtBot, make_engine: EngineMaker, make_stage: StageMaker
+) -> None:
+    def install(_progress: Progress) -> None:
+        raise DownloadFailed("pypi.org could not be reached.", remedy="Check the network and try again.")
+
+    stage = make_stage(make_engine(folder=None), install_demo=install)
+    card = stage.window.home.model
+    until(qtbot, lambda: card.demo_button.isVisible())
+    card.demo_button.click()
+    until(
+        qtbot,
+        lambda: card.notice.words() == "pypi.org could not be reached. Check the network and try again.",
+    )
+    assert card.demo_button.isVisible()
+
+
+# --- the server -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def taken_port() -> Iterator[int]:
+    """A port on which another program listens."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        yield int(other.getsockname()[1])
+
+
+def test_the_server_is_started_copied_and_stopped(
+    qtbot: QtBot, make_engine: EngineMaker, make_stage: StageMaker, taken_port: int
+) -> None:
+    stage = make_stage(make_engine(folder=None))
+    home, bar = stage.window.home, stage.window.bar
+    assert home.server.pill is not None and home.server.pill.text() == "stopped"
+    home.server.port.setValue(taken_port)
+    home.server.start_button.click()
+    until(qtbot, lambda: str(taken_port) in home.server.notice.words())
+    assert home.server.pill.text() == "not running"
+    until(qtbot, lambda: str(taken_port) in bar.message.full_text())
+    until(qtbot, lambda: home.server.port.value() != taken_port)
+    home.server.start_button.click()
+    until(qtbot, lambda: home.server.pill.text() == "running")  # type: ignore[union-attr]
+    address = f"http://127.0.0.1:{home.server.port.value()}/v1"
+    assert home.server.address.full_text() == address
+    assert bar.server.value.full_text() == address
+    assert home.server.notice.words() == ""
+    assert home.server.facts.values()["Can be reached from"] == "This computer only"
+    home.server.copy.click()
+    assert QGuiApplication.clipboard().text() == address
+    assert address in home.steps.code.toPlainText()
+    home.server.stop_button.click()
+    until(qtbot, lambda: home.server.pill.text() == "stopped")  # type: ignore[union-attr]
+    assert bar.server.value.full_text() == "stopped"
+    assert not bar.copy.isVisible()
+
+
+def test_the_snippets_carry_the_loaded_model(qtbot: QtBot, make_engine: EngineMaker, make_stage: StageMaker) -> None:
+    stage = make_stage(make_engine())
+    steps = stage.window.home.steps
+    until(qtbot, lambda: 'model="tiny-llama"' in steps.code.toPlainText())
+    for place, words in ((1, "curl "), (2, "host.docker.internal"), (0, "from openai")):
+        steps.tabs.button(place).click()
+        assert words in steps.code.toPlainText()
+    steps.copy.click()
+    assert QGuiApplication.clipboard().text() == steps.code.toPlainText()

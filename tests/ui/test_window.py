@@ -1,0 +1,185 @@
+"""The frame: pages, keys, the bar, the place of the window, and closing."""
+
+from __future__ import annotations
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QGuiApplication
+from pytestqt.qtbot import QtBot
+
+from engine.events import ServerStateChanged
+from engine.library.records import StoredMessage
+from tests.conftest import EngineMaker
+from tests.ui.conftest import StageMaker
+from tests.ui.look import until
+from tests.ui.stage import Stage, open_stage
+from ui import theme
+from ui.main_window import CHAT, GEOMETRY_KEY, HOME
+
+
+@pytest.fixture
+def stage(make_engine: EngineMaker, make_stage: StageMaker, qtbot: QtBot) -> Stage:
+    made = make_stage(make_engine(folder=None))
+    made.window.activateWindow()
+    until(qtbot, made.window.isActiveWindow)
+    return made
+
+
+def test_the_window_is_there_before_any_model(qtbot: QtBot, stage: Stage) -> None:
+    assert stage.window.isVisible()
+    assert stage.window.windowTitle() == "miLLM Desktop"
+    assert stage.window.stack.currentWidget() is stage.window.home
+    assert not stage.window.grab().isNull()
+
+
+def test_keys_lead_everywhere(qtbot: QtBot, stage: Stage) -> None:
+    window = stage.window
+    control = Qt.KeyboardModifier.ControlModifier
+    qtbot.keyClick(window, Qt.Key.Key_2, control)
+    assert window.stack.currentIndex() == CHAT
+    assert window.chat.composer.field.hasFocus()
+    qtbot.keyClick(window, Qt.Key.Key_1, control)
+    assert window.stack.currentIndex() == HOME
+    assert window.navigation.button(HOME).isChecked()
+    qtbot.keyClick(window, Qt.Key.Key_L, control)
+    assert window.stack.currentIndex() == CHAT
+    window.chat.settings.system.setPlainText("be brief")
+    window.chat.settings.system.setFocus()
+    qtbot.keyClick(window, Qt.Key.Key_N, control)
+    assert window.chat.settings.system.toPlainText() == ""
+    assert window.chat.composer.field.hasFocus()
+    qtbot.keyClick(window, Qt.Key.Key_Escape)
+    assert window.isVisible()
+
+
+def test_shift_enter_breaks_the_line_and_enter_alone_does_not(qtbot: QtBot, stage: Stage) -> None:
+    stage.window.show_page(CHAT)
+    field = stage.window.chat.composer.field
+    qtbot.keyClicks(field, "one")
+    qtbot.keyClick(field, Qt.Key.Key_Return, Qt.KeyboardModifier.ShiftModifier)
+    qtbot.keyClicks(field, "two")
+    qtbot.keyClick(field, Qt.Key.Key_Return)
+    qtbot.keyClick(field, Qt.Key.Key_Return, Qt.KeyboardModifier.ControlModifier)
+    assert field.toPlainText() == "one\ntwo"
+
+
+def test_the_field_grows_with_its_lines_up_to_a_limit(qtbot: QtBot, stage: Stage) -> None:
+    stage.window.show_page(CHAT)
+    field = stage.window.chat.composer.field
+    one = field.height()
+    field.setPlainText("a\nb\nc")
+    three = field.height()
+    assert one < three
+    field.setPlainText("\n".join("x" * 40))
+    assert three < field.height() < 12 * one
+
+
+def test_control_q_asks_the_program_to_end_once(qtbot: QtBot, stage: Stage) -> None:
+    qtbot.keyClick(stage.window, Qt.Key.Key_Q, Qt.KeyboardModifier.ControlModifier)
+    until(qtbot, lambda: not stage.window.isVisible())
+    stage.window.close()
+    assert stage.quits == ["quit"]
+
+
+def test_the_window_comes_back_where_it_was(qtbot: QtBot, make_engine: EngineMaker, make_stage: StageMaker) -> None:
+    engine = make_engine(folder=None)
+    first = make_stage(engine, size=(700, 560))
+    first.window.move(40, 50)
+    place = first.window.geometry()
+    assert place.size().toTuple() == (700, 560)
+    first.window.close()
+    second = open_stage(engine, first.services.data_dir, size=None)
+    qtbot.addWidget(second.window)
+    assert second.window.geometry() == place
+    second.window.close()
+    assert second.bridge.shutdown(30)
+
+
+@pytest.mark.parametrize("kept", ["%%%", "bm9uc2Vuc2U=", 17, None])
+def test_an_unusable_place_is_ignored(
+    qtbot: QtBot, make_engine: EngineMaker, make_stage: StageMaker, kept: object
+) -> None:
+    engine = make_engine(folder=None)
+    engine.library.state.set(GEOMETRY_KEY, kept)
+    stage = make_stage(engine)
+    assert stage.window.isVisible()
+
+
+def test_a_narrow_window_shows_icons_alone_and_nothing_beside_the_messages(qtbot: QtBot, stage: Stage) -> None:
+    window = stage.window
+    window.show_page(CHAT)
+    window.resize(1280, 800)
+    assert window.chat.conversations.isVisible() and window.chat.settings.isVisible()
+    window.resize(760, 560)
+    assert window.navigation.width() == 60
+    assert window.navigation.button(CHAT).accessibleName() == "Chat"
+    assert not window.chat.settings.isVisible()
+    window.chat.settings_button.click()
+    assert window.chat.settings.isVisible() and not window.chat.conversations.isVisible()
+    window.chat.settings_button.click()
+    assert not window.chat.settings.isVisible()
+    window.resize(1280, 800)
+    window.chat.settings_button.click()
+    assert window.chat.conversations.isVisible() and window.chat.settings.isVisible()
+    assert window.navigation.width() > 60
+
+
+@pytest.mark.parametrize("size", [(1280, 800), (960, 600), (640, 440)])
+def test_no_page_is_wider_than_the_window(qtbot: QtBot, stage: Stage, size: tuple[int, int]) -> None:
+    window = stage.window
+    for page in (CHAT, HOME):
+        window.show_page(page)
+        window.resize(*size)
+        assert window.size().toTuple() == size
+    until(qtbot, lambda: window.home.horizontalScrollBar().maximum() == 0)
+
+
+def test_the_bar_copies_the_address(qtbot: QtBot, stage: Stage) -> None:
+    stage.server.start(0)
+    address = stage.server.wait_ready(60)
+    bar = stage.window.bar
+    until(qtbot, lambda: bar.server.value.full_text() == address)
+    bar.copy.click()
+    assert QGuiApplication.clipboard().text() == address
+    assert "check" in bar.copy.icon_name
+
+
+def test_what_went_wrong_stays_until_dismissed(qtbot: QtBot, stage: Stage) -> None:
+    stage.engine.events.publish(ServerStateChanged("error", None, "Port 8000 is taken by another program."))
+    bar = stage.window.bar
+    until(qtbot, lambda: bar.message.full_text() == "Port 8000 is taken by another program.")
+    assert not bar._timer.isActive()
+    bar.dismiss.click()
+    assert bar.message.full_text() == ""
+
+
+def test_background_failures_nobody_caught_are_told(
+    qtbot: QtBot, stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    def task() -> None:
+        raise OSError("No space left on device")
+
+    stage.bridge.run_in_background(task)
+    until(qtbot, lambda: "No space left on device" in stage.window.bar.message.full_text())
+    assert "background work failed" in caplog.text
+
+
+def test_the_whole_window_changes_with_the_scheme(qtbot: QtBot, stage: Stage) -> None:
+    light = stage.window.grab().toImage().pixelColor(400, 790)
+    theme.current().force(Qt.ColorScheme.Dark)
+    dark = stage.window.grab().toImage().pixelColor(400, 790)
+    assert light.lightness() > 200
+    assert dark.lightness() < 60
+
+
+def test_the_last_conversations_can_be_opened_from_home(
+    qtbot: QtBot, make_engine: EngineMaker, make_stage: StageMaker
+) -> None:
+    engine = make_engine(folder=None)
+    engine.library.conversations.create("Boats", "", [StoredMessage("user", "how do ships float", {})])
+    stage = make_stage(engine, size=(1280, 1000))
+    recent = stage.window.home.recent
+    until(qtbot, lambda: len(recent.tiles) == 1 and recent.isVisible())
+    recent.tiles[0].click()
+    assert stage.window.stack.currentIndex() == CHAT
+    until(qtbot, lambda: [m.content for m in stage.window.chat.session.messages] == ["how do ships float"])

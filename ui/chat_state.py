@@ -1,0 +1,95 @@
+"""What a conversation is while it is open in the window: plain values, and the way to and from the library's rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from engine.errors import InvalidParameter
+from engine.generation.request import MAX_SEED, ChatInput, GenerationRequest, Message, Sampling
+from engine.library.records import StoredMessage
+
+
+@dataclass(frozen=True)
+class ChatOptions:
+    """How the next answer is written. ``max_tokens`` None: as long as the window allows; ``seed`` None: random."""
+
+    system_prompt: str = ""
+    temperature: float = 0.7
+    max_tokens: int | None = None
+    seed: int | None = None
+
+    def sampling(self) -> Sampling:
+        """As the engine takes it. Raises InvalidParameter."""
+        return Sampling(temperature=self.temperature, seed=self.seed)
+
+    def to_json(self) -> dict[str, Any]:
+        """The part kept between sessions; the system prompt belongs to a conversation."""
+        return {"temperature": self.temperature, "max_tokens": self.max_tokens, "seed": self.seed}
+
+    @classmethod
+    def from_json(cls, value: Any) -> ChatOptions:
+        """What :meth:`to_json` gave; anything unusable falls back to the default of its field."""
+        given = value if isinstance(value, dict) else {}
+        fallback = cls()
+        temperature = given.get("temperature")
+        max_tokens = given.get("max_tokens")
+        seed = given.get("seed")
+        return replace(
+            fallback,
+            temperature=float(temperature)
+            if isinstance(temperature, int | float) and 0 <= temperature <= 2
+            else fallback.temperature,
+            max_tokens=max_tokens if isinstance(max_tokens, int) and max_tokens > 0 else None,
+            seed=seed if isinstance(seed, int) and 0 <= seed <= MAX_SEED else None,
+        )
+
+
+def parse_seed(text: str) -> int | None:
+    """A seed as typed; blank is None. Raises InvalidParameter for anything but a whole number in range."""
+    words = text.strip()
+    if not words:
+        return None
+    if not words.isascii() or not words.isdigit() or int(words) > MAX_SEED:
+        raise InvalidParameter(
+            f"The seed must be a whole number from 0 to {MAX_SEED}.",
+            param="seed",
+            remedy="Leave it empty for a different answer each time.",
+        )
+    return int(words)
+
+
+@dataclass
+class ChatMessage:
+    """One message on screen. ``role`` is user or assistant; ``details`` is what was known when it was written."""
+
+    role: str
+    content: str = ""
+    details: dict[str, object] = field(default_factory=dict)
+
+    def stored(self) -> StoredMessage:
+        """As the library keeps it."""
+        return StoredMessage(self.role, self.content, dict(self.details))
+
+    @classmethod
+    def from_stored(cls, stored: StoredMessage) -> ChatMessage:
+        """As the library gave it."""
+        return cls(stored.role, stored.content, dict(stored.details))
+
+
+def build_request(model: str, messages: list[ChatMessage], options: ChatOptions) -> GenerationRequest:
+    """The engine's request for the next answer to ``messages``. Raises InvalidParameter."""
+    turns = [Message(message.role, message.content) for message in messages]
+    if options.system_prompt.strip():
+        turns.insert(0, Message("system", options.system_prompt))
+    return GenerationRequest(
+        model=model, input=ChatInput(tuple(turns)), sampling=options.sampling(), max_tokens=options.max_tokens
+    )
+
+
+def up_to_last_question(messages: list[ChatMessage]) -> list[ChatMessage]:
+    """The messages the last answer was written from: everything up to the last message of the person."""
+    for index in range(len(messages) - 1, -1, -1):
+        if messages[index].role == "user":
+            return messages[: index + 1]
+    return []

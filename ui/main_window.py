@@ -1,0 +1,222 @@
+"""The window: navigation on the left, the bar that is always visible, and one page at a time.
+
+It paints before any model is loaded and before the heavy libraries are imported. Engine events come in through the
+bridge and are handed to each page; closing is handed to the program's quitter.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+
+from PySide6.QtCore import QByteArray, Qt, Signal, Slot
+from PySide6.QtGui import QCloseEvent, QGuiApplication, QKeySequence, QResizeEvent, QShortcut
+from PySide6.QtWidgets import QHBoxLayout, QMainWindow, QStackedWidget, QWidget
+
+from engine.errors import LoadCancelled
+from engine.events import (
+    Event,
+    ModelLoadComplete,
+    ModelLoadError,
+    ModelLoadProgress,
+    ModelUnloadComplete,
+    ServerStateChanged,
+)
+from ui import icons, theme
+from ui.bridge import Bridge
+from ui.pages.chat import ChatPage
+from ui.pages.home import HomePage
+from ui.services import AppServices
+from ui.widgets.basics import Surface, column
+from ui.widgets.navigation import Navigation
+from ui.widgets.top_bar import TopBar
+from ui.words import describe_error
+
+PROGRAM = "miLLM Desktop"
+GEOMETRY_KEY = "window_geometry"
+DEFAULT_SIZE = (1280, 800)
+SLIM_BELOW = 1020
+"""Below this window width the navigation shows icons alone."""
+
+HOME, CHAT = 0, 1
+
+
+class MainWindow(QMainWindow):
+    """Owns the pages. ``bridge`` belongs to the caller, who shuts it down after the window is closed."""
+
+    closed = Signal()
+
+    def __init__(self, services: AppServices, bridge: Bridge) -> None:
+        super().__init__()
+        self._services = services
+        self._engine = services.engine
+        self._bridge = bridge
+        self._closing = False
+        self.setWindowTitle(PROGRAM)
+        self.setMinimumSize(640, 440)
+        foot = "\n".join(f"{name} {version}" for name, version in services.versions.items())
+        self.navigation = Navigation("miLLM", foot)
+        self.bar = TopBar()
+        self.home = HomePage(services, bridge)
+        self.chat = ChatPage(services.engine, bridge)
+        self.stack = QStackedWidget()
+        self.navigation.add_group("Talk")
+        for page, title, icon in ((self.home, "Home", "home"), (self.chat, "Chat", "chat")):
+            self.stack.addWidget(page)
+            self.navigation.add_page(title, icon)
+        self._build()
+        self._add_shortcuts()
+        self.navigation.wanted.connect(self.show_page)
+        self.home.conversation_wanted.connect(self._open_conversation)
+        self.home.chat_wanted.connect(lambda: self.show_page(CHAT))
+        self.chat.home_wanted.connect(lambda: self.show_page(HOME))
+        bridge.event_arrived.connect(self._on_event)
+        bridge.failed.connect(self._on_failed)
+        theme.current().changed.connect(self._redraw)
+        self._redraw()
+        self.refresh_bar()
+        self.show_page(HOME)
+        self._restore_geometry()
+
+    # --- pages and messages -----------------------------------------------------------------------------------------
+
+    @Slot(int)
+    def show_page(self, number: int) -> None:
+        """Bring a page to the front and put the cursor where its work begins."""
+        self.stack.setCurrentIndex(number)
+        self.navigation.mark(number)
+        if number == CHAT:
+            self.chat.focus_input()
+
+    def _open_conversation(self, conversation_id: int) -> None:
+        self.show_page(CHAT)
+        self.chat.desk.open(conversation_id)
+
+    def say(self, words: str, *, lasting: bool = False) -> None:
+        """Show a message in the bar."""
+        self.bar.say(words, lasting=lasting)
+
+    def say_error(self, error: BaseException) -> None:
+        """Show an error in the bar until something else is said."""
+        self.bar.say(describe_error(error), lasting=True)
+
+    def raise_window(self) -> None:
+        """Come to the front, for a second start of the program on the same data directory."""
+        if self.isMinimized():
+            self.showNormal()
+        self.show()
+        self.raise_()
+        self.activateWindow()
+
+    def refresh_bar(self) -> None:
+        """Read the model's and the server's state anew."""
+        shelf, server = self._engine.shelf, self._services.server
+        self.bar.show_model(shelf.resident, shelf.loading)
+        self.bar.show_server(server.state, server.address)
+
+    # --- events -----------------------------------------------------------------------------------------------------
+
+    @Slot(object)
+    def _on_event(self, event: Event) -> None:
+        if self._closing:
+            return
+        match event:
+            case ModelLoadComplete():
+                self.say(f"{event.model_name} is loaded.")
+            case ModelLoadError():
+                cancelled = event.code == LoadCancelled.code
+                self.say("Loading was cancelled." if cancelled else event.message, lasting=not cancelled)
+            case ModelUnloadComplete():
+                self.say(f"{event.model_name} was unloaded.")
+            case ServerStateChanged() if event.state == "error" and event.error:
+                self.say(event.error, lasting=True)
+        if isinstance(
+            event, ModelLoadProgress | ModelLoadComplete | ModelLoadError | ModelUnloadComplete | ServerStateChanged
+        ):
+            self.refresh_bar()
+        self.home.on_event(event)
+        self.chat.on_event(event)
+
+    @Slot(object)
+    def _on_failed(self, error: BaseException) -> None:
+        self.say_error(error)
+
+    # --- closing and geometry ---------------------------------------------------------------------------------------
+
+    def closeEvent(self, event: QCloseEvent) -> None:
+        """Keep the window's place, end what this window began, then let the program's quitter do the rest. Once."""
+        event.accept()
+        if self._closing:
+            return
+        self._closing = True
+        self._save_geometry()
+        self.chat.prepare_to_close()
+        self.closed.emit()
+        self._services.quit()
+
+    def _save_geometry(self) -> None:
+        packed = base64.b64encode(self.saveGeometry().data()).decode("ascii")
+        try:
+            self._engine.library.state.set(GEOMETRY_KEY, packed)
+        except Exception as error:
+            # A full disk must not keep the window from closing.
+            self._bridge.failed.emit(error)
+
+    def _restore_geometry(self) -> None:
+        kept = self._engine.library.state.get(GEOMETRY_KEY)
+        try:
+            packed = base64.b64decode(kept, validate=True) if isinstance(kept, str) else b""
+        except binascii.Error:
+            packed = b""
+        if not packed or not self.restoreGeometry(QByteArray(packed)):
+            room = QGuiApplication.primaryScreen().availableGeometry().size()
+            self.resize(min(DEFAULT_SIZE[0], room.width()), min(DEFAULT_SIZE[1], room.height()))
+
+    # --- layout and keys --------------------------------------------------------------------------------------------
+
+    def _build(self) -> None:
+        right = QWidget()
+        inside = column(spacing=0)
+        inside.addWidget(self.bar)
+        inside.addWidget(self.stack, 1)
+        right.setLayout(inside)
+        body = Surface("page")
+        layout = QHBoxLayout(body)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(0)
+        layout.addWidget(self.navigation)
+        layout.addWidget(right, 1)
+        self.setCentralWidget(body)
+
+    def _add_shortcuts(self) -> None:
+        for keys, action in (
+            ("Ctrl+1", lambda: self.show_page(HOME)),
+            ("Ctrl+2", lambda: self.show_page(CHAT)),
+            ("Ctrl+N", self._new_chat),
+            ("Ctrl+L", self._focus_input),
+            ("Ctrl+Q", self.close),
+            ("Esc", self._escape),
+        ):
+            shortcut = QShortcut(QKeySequence(keys), self)
+            shortcut.setContext(Qt.ShortcutContext.WindowShortcut)
+            shortcut.activated.connect(action)
+
+    def _new_chat(self) -> None:
+        self.show_page(CHAT)
+        self.chat.new_chat()
+
+    def _focus_input(self) -> None:
+        self.show_page(CHAT)
+
+    def _escape(self) -> None:
+        if self.chat.busy:
+            self.chat.stop()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Give the pages the room they need."""
+        super().resizeEvent(event)
+        self.navigation.set_slim(self.width() < SLIM_BELOW)
+
+    @Slot()
+    def _redraw(self) -> None:
+        self.setWindowIcon(icons.window_icon(theme.current().colours.accent))

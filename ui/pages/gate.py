@@ -1,0 +1,103 @@
+"""Whether a model can answer, and the way there where none can: drives the composer's gate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from PySide6.QtCore import QObject, Signal
+
+from engine.engine import Engine
+from engine.events import (
+    Event,
+    ModelLoadComplete,
+    ModelLoadError,
+    ModelLoadProgress,
+    ModelsChanged,
+    ModelUnloadComplete,
+)
+from engine.library.records import EngineKind, ModelRecord
+from ui.bridge import Bridge
+from ui.widgets.composer import Composer
+
+_NEVER = datetime.min.replace(tzinfo=UTC)
+
+
+def suggestion(records: list[ModelRecord]) -> ModelRecord | None:
+    """The model to offer: the one used last, else the first that this version can run."""
+    usable = [record for record in records if record.engine is EngineKind.TRANSFORMERS]
+    return max(usable, key=lambda record: record.last_used_at or _NEVER, default=None)
+
+
+class ModelGate(QObject):
+    """Watches the shelf for the chat page."""
+
+    opened = Signal()
+    """A model is resident."""
+    closed = Signal()
+    home_wanted = Signal()
+
+    def __init__(
+        self,
+        engine: Engine,
+        bridge: Bridge,
+        composer: Composer,
+        on_error: Callable[[Exception], None],
+        parent: QObject,
+    ) -> None:
+        super().__init__(parent)
+        self._engine = engine
+        self._bridge = bridge
+        self._composer = composer
+        self._on_error = on_error
+        self._offered: int | None = None
+        composer.remedy.connect(self._on_remedy)
+
+    def on_event(self, event: Event) -> None:
+        """Look again when a model came, went or moved on."""
+        if isinstance(
+            event, ModelLoadProgress | ModelLoadComplete | ModelLoadError | ModelUnloadComplete | ModelsChanged
+        ):
+            self.refresh()
+
+    def refresh(self) -> None:
+        """Say in the composer how things stand."""
+        shelf = self._engine.shelf
+        resident, loading = shelf.resident, shelf.loading
+        if resident is not None:
+            self._composer.set_ready()
+            self.opened.emit()
+            return
+        self.closed.emit()
+        if loading is not None:
+            self._offered = None
+            self._composer.set_not_ready(
+                f"Loading {loading.model_name}: {loading.stage}. You can write your message meanwhile.", None
+            )
+            return
+        self._bridge.run_in_background(shelf.list, self._offer, self._on_error, owner=self)
+
+    def _offer(self, records: list[ModelRecord]) -> None:
+        if self._engine.shelf.resident is not None or self._engine.shelf.loading is not None:
+            return
+        best = suggestion(records)
+        self._offered = best.id if best is not None else None
+        if best is None:
+            self._composer.set_not_ready(
+                "There is no model yet. Install the demo model, or add a model folder of your own.", "Go to Home"
+            )
+        else:
+            self._composer.set_not_ready("No model is loaded, so nothing can answer yet.", f"Load {best.name}")
+
+    def _on_remedy(self) -> None:
+        model_id = self._offered
+        if model_id is None:
+            self.home_wanted.emit()
+            return
+        loader = self._engine.loader
+        self._bridge.run_in_background(
+            lambda: loader.load(model_id),
+            lambda future: self._bridge.when_done(future, None, self._on_error, owner=self),
+            self._on_error,
+            owner=self,
+        )

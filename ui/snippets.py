@@ -1,0 +1,52 @@
+"""Ready-made snippets for other programs, filled with the real address and model. Pure text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+
+@dataclass(frozen=True)
+class Snippet:
+    """One way to connect: the tab's title, a sentence, and the text to copy."""
+
+    title: str
+    hint: str
+    text: str
+
+
+def snippets(address: str, model: str) -> list[Snippet]:
+    """For the openai SDK, curl and Open WebUI. ``address`` is the base URL that ends in ``/v1``."""
+    python = f'''from openai import OpenAI
+
+client = OpenAI(
+    base_url="{address}", api_key="not-needed"
+)
+answer = client.chat.completions.create(
+    model="{model}",
+    messages=[{{"role": "user", "content": "Hello!"}}],
+)
+print(answer.choices[0].message.content)'''
+    body = f'''{{
+    "model": "{model}",
+    "messages": [{{"role": "user", "content": "Hello!"}}]
+  }}'''
+    curl = f"""curl {address}/chat/completions \\
+  -H "Content-Type: application/json" \\
+  -d '{body}'"""
+    return [
+        Snippet("Python", "Anything that speaks OpenAI's API will do; this is the openai package.", python),
+        Snippet("curl", "From a terminal, to see that it answers.", curl),
+        Snippet(
+            "Open WebUI",
+            "In Open WebUI: Settings → Connections → OpenAI API, then paste these two. "
+            "Where Open WebUI runs in Docker, use the second address.",
+            f"Address   {address}\nIn Docker {_for_docker(address)}\nKey       not-needed",
+        ),
+    ]
+
+
+def _for_docker(address: str) -> str:
+    parts = urlsplit(address)
+    port = f":{parts.port}" if parts.port else ""
+    return f"{parts.scheme}://host.docker.internal{port}{parts.path}"
