@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,11 +18,17 @@ import httpx
 from engine.actions.importing import import_local_model
 from engine.config import EngineSettings
 from engine.engine import Engine
+from engine.generation.consume import collect
+from engine.generation.request import ChatInput, GenerationRequest, Message, Sampling
 from engine.library.database import Library
 from engine.models.shelf import LoadedModel
+from engine.saes.attachment import Attachment
+from engine.saes.config import Architecture, SaeConfig, SourceFormat
+from engine.saes.sae import Sae
 from server.config import ServerSettings
 from server.thread import ServerThread
 
+SAE_IDS = ("bench-low", "bench-middle", "bench-high")
 PROMPT = "Tell me about the sea, the ships on it and the people who sail them, in a few sentences."
 
 
@@ -34,7 +41,7 @@ class World:
     address: str
     client: httpx.Client
 
-    def stream_tokens_per_second(self, tokens: int, prompt: str = PROMPT) -> float:
+    def stream_tokens_per_second(self, tokens: int, prompt: str = PROMPT, **fields: object) -> float:
         """Tokens per second of one greedy stream over HTTP, from sending the request to the last byte."""
         body = {
             "model": self.loaded.record.name,
@@ -43,6 +50,7 @@ class World:
             "max_tokens": tokens,
             "ignore_eos": True,
             "stream": True,
+            **fields,
         }
         begun = time.perf_counter()
         with self.client.stream("POST", f"{self.address}/chat/completions", json=body) as response:
@@ -50,6 +58,52 @@ class World:
             for _ in response.iter_bytes():
                 pass
         return tokens / (time.perf_counter() - begun)
+
+    def clients_tokens_per_second(self, clients: int, tokens: int, dials: bool) -> float:
+        """Tokens per second of several greedy streams at once, all together; ``dials``: each steers otherwise."""
+        fields: list[dict[str, object]] = [
+            {"steering": {"sae_id": SAE_IDS[0], "features": [{"index": turn, "strength": 1.0 + turn}]}} if dials else {}
+            for turn in range(clients)
+        ]
+        begun = time.perf_counter()
+        with ThreadPoolExecutor(clients) as pool:
+            for _ in pool.map(lambda own: self.stream_tokens_per_second(tokens, **own), fields):
+                pass
+        return clients * tokens / (time.perf_counter() - begun)
+
+    def decode_tokens_per_second(self, tokens: int) -> float:
+        """Tokens per second of one greedy answer in process, without HTTP, following the live steering."""
+        request = GenerationRequest(
+            self.loaded.record.name,
+            ChatInput((Message("user", PROMPT),)),
+            Sampling(temperature=0.0, ignore_eos=True),
+            max_tokens=tokens,
+        )
+        prepared = self.engine.generation.prepare(request)
+        begun = time.perf_counter()
+        collect(self.engine.generation, prepared)
+        return tokens / (time.perf_counter() - begun)
+
+    def attach_random_saes(self, features: int = 3072) -> None:
+        """Attach top-k SAEs of random unit rows at three layers; what a feature means does not matter to speed."""
+        stream = self.engine.desk.state.stream
+        assert stream is not None
+        layers = [stream.n_layers // 3, stream.n_layers // 2, 2 * stream.n_layers // 3]
+        attachments = []
+        for sae_id, layer in zip(SAE_IDS, layers, strict=True):
+            sae = _random_sae(stream.d_model, features, layer).to(stream.device, stream.dtype)
+            attachments.append(Attachment(sae_id, layer, sae, f"{stream.blocks_path}.{layer}", sae.nbytes))
+        self.loaded.backend.watch_layers(layers)
+        self.engine.desk.attach(attachments)
+        self.engine.monitor.set_attachments(attachments)
+
+    def steer_three_layers(self, strength: float) -> None:
+        """Steer one feature on each of the three layers; 0 clears."""
+        for each in self.engine.desk.state.attachments:
+            if strength:
+                self.engine.desk.set_values((each.sae_id, each.layer), {5: strength})
+            else:
+                self.engine.desk.clear((each.sae_id, each.layer))
 
     def generate_tokens_per_second(self, tokens: int, prompt: str = PROMPT) -> float:
         """Tokens per second of transformers' ``generate`` in process: same weights, dtype, prompt and count."""
@@ -72,6 +126,16 @@ class World:
             )
         assert out.shape[1] == ids.shape[1] + tokens
         return tokens / (time.perf_counter() - begun)
+
+
+def _random_sae(d_in: int, d_sae: int, layer: int) -> Sae:
+    import torch
+
+    draw = torch.Generator().manual_seed(layer)
+    rows = torch.nn.functional.normalize(torch.randn(d_sae, d_in, generator=draw), dim=1)
+    config = SaeConfig(Architecture.TOPK, d_in, d_sae, SourceFormat.SAELENS, k=32, layer=layer)
+    zeros = {"b_enc": torch.zeros(d_sae), "b_dec": torch.zeros(d_in)}
+    return Sae(config, {"W_enc": rows.T.contiguous(), "W_dec": rows, **zeros})
 
 
 @contextmanager
