@@ -68,7 +68,7 @@ def decode(raw: bytes) -> dict[str, Any]:
     Raises :class:`DocumentTooLarge` and :class:`DocumentInvalid`: too long, too deep, no UTF-8, no JSON, no object,
     NaN or Infinity, numbers no double holds, a key named twice, text that is not Unicode.
     """
-    _check_size(len(raw))
+    check_size(len(raw))
     depth = _depth_of_text(raw)
     if depth > MAX_NESTING:
         raise _too_deep("", depth)
@@ -98,7 +98,7 @@ def check_value(value: object) -> dict[str, Any]:
     if problems:
         raise refusal(_WHAT, problems)
     encoded = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    _check_size(len(encoded.encode("utf-8")))
+    check_size(len(encoded.encode("utf-8")))
     return value
 
 
@@ -128,7 +128,8 @@ def require_kind(document: dict[str, Any], *accepted: DocumentKind, pointer: str
     )
 
 
-def _check_size(size: int) -> None:
+def check_size(size: int) -> None:
+    """Raise :class:`DocumentTooLarge` for a document of ``size`` bytes, read or announced."""
     if size > MAX_DOCUMENT_BYTES:
         limit = f"at most {MAX_DOCUMENT_BYTES:,} are read"
         raise DocumentTooLarge(

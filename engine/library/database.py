@@ -8,6 +8,9 @@ from __future__ import annotations
 import logging
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
@@ -24,9 +27,18 @@ from engine.library.repositories.models import ModelRepository
 from engine.library.repositories.profiles import ProfileRepository
 from engine.library.repositories.saes import SaeRepository
 from engine.library.repositories.state import StateRepository
-from engine.library.sessions import Sessions
+from engine.library.sessions import OneTransaction, Sessions
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class LibraryStep:
+    """What steers, as one transaction. Its repositories are used inside the block that opened it, and no others."""
+
+    profiles: ProfileRepository
+    circuits: CircuitRepository
+    claims: ClaimRepository
 
 
 class Library:
@@ -62,6 +74,16 @@ class Library:
             sessions.close()
             raise
         return cls(path, sessions)
+
+    @contextmanager
+    def step(self) -> Iterator[LibraryStep]:
+        """Several changes to profiles, circuits and claims as one: all of them are on disk, or none.
+
+        Other repositories wait until it is over, so write through the step alone, and wait for nothing inside it.
+        """
+        with self._sessions.write() as session:
+            one = OneTransaction(session)
+            yield LibraryStep(ProfileRepository(one), CircuitRepository(one), ClaimRepository(one))
 
     def reset_after_restart(self) -> tuple[str, ...]:
         """Put right what no start can be true of: nothing is loaded, attached, active, claimed or being downloaded.

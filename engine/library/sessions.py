@@ -10,9 +10,9 @@ import logging
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from sqlalchemy import URL, Connection, Engine, QueuePool, create_engine, event
 from sqlalchemy.exc import DBAPIError, IntegrityError
@@ -44,6 +44,39 @@ def _set_up(connection: sqlite3.Connection, _record: Any) -> None:
 def _begin(connection: Connection) -> None:
     # Python's sqlite3 opens transactions late and only for some statements; ours say themselves when and how.
     connection.exec_driver_sql(connection.get_execution_options().get("sqlite_begin", "BEGIN"))
+
+
+class Transactions(Protocol):
+    """Where a repository reads and writes."""
+
+    def read(self) -> AbstractContextManager[Session]:
+        """One consistent view for several queries."""
+        ...
+
+    def write(self) -> AbstractContextManager[Session]:
+        """One step that is done whole or not at all."""
+        ...
+
+
+class OneTransaction:
+    """The transactions of a larger one: every read sees what was written before, and all writes stand or fall together.
+
+    A write that raised may have left half of itself: let the error out, so that the larger transaction is undone.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    @contextmanager
+    def read(self) -> Iterator[Session]:
+        """The one session."""
+        yield self._session
+
+    @contextmanager
+    def write(self) -> Iterator[Session]:
+        """The one session; what was changed is sent to the database at the end."""
+        yield self._session
+        self._session.flush()
 
 
 class Sessions:

@@ -88,6 +88,12 @@ class Backend(Protocol):
         """
         ...
 
+    def hidden(self, store: KVStore, token_ids: Sequence[int]) -> Tensor:
+        """Feed ``token_ids`` to the one row of ``store``; returns their last hidden states, after the final norm, as
+        float32 ``[tokens, d_model]``. Always a plain pass.
+        """
+        ...
+
     def decode(self, batch: KVStore, token_ids: Sequence[int], work: PassWork | None = None) -> Tensor:
         """Feed one token to each row of ``batch``; returns float32 logits ``[rows, vocab]``. ``work`` as above."""
         ...
@@ -102,6 +108,10 @@ class Backend(Protocol):
 
     def watch_layers(self, layers: Collection[int]) -> None:
         """Make ready for work on exactly ``layers``; work on others still happens, and costs more."""
+        ...
+
+    def passes_steered(self, layer: int) -> int:
+        """How many passes added something at ``layer`` since the model was loaded: proof that the hook fires."""
         ...
 
     def close(self) -> None:

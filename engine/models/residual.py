@@ -7,6 +7,7 @@ without any goes through untouched, so there is nothing to restore.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -56,6 +57,8 @@ class ResidualHooks:
         self.path, self._blocks = find_blocks(model, n_layers)
         self._handles: dict[int, Any] = {}
         self._work: PassWork | None = None
+        self.passes_steered: Counter[int] = Counter()
+        """Layer → passes in which something was added there."""
 
     def install(self, layers: Collection[int]) -> None:
         """Have hooks on exactly ``layers``. Raises ValueError for a layer that is not there."""
@@ -90,7 +93,10 @@ class ResidualHooks:
                 return None
             hidden: Tensor = output[0] if isinstance(output, tuple) else output
             delta = work.deltas.get(layer)
-            after = hidden if delta is None else _added(hidden, delta, work.unsteered)
+            after = hidden
+            if delta is not None:
+                after = _added(hidden, delta, work.unsteered)
+                self.passes_steered[layer] += 1
             for observer in work.observers.get(layer, ()):
                 observer.observe(layer, hidden, after)
             if after is hidden:

@@ -6,6 +6,7 @@ out, and the other way round. Nothing is ever cut or padded: a prompt that is to
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 import threading
@@ -88,6 +89,11 @@ class Tokenizer:
         if inner is None or len(inner) == 0:
             raise _unreadable(folder, None)
         return cls(inner, extra_eos)
+
+    def copy_of_inner(self) -> Any:
+        """A copy of the transformers tokenizer, for a library that wants one and may change it."""
+        with self._encode_lock:
+            return copy.deepcopy(self._inner)
 
     # --- text to tokens -----------------------------------------------------------------------------------------------
 

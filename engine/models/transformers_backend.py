@@ -30,7 +30,7 @@ from engine.models.devices import (
     is_out_of_memory,
     release_cached_memory,
 )
-from engine.models.kv import KVSlab
+from engine.models.kv import KVSlab, Step
 from engine.models.load_progress import Report, reporting_bars
 from engine.models.masks import MASKABLE, attention_kinds, step_masks
 from engine.models.residual import PassWork, ResidualHooks
@@ -232,6 +232,21 @@ class TransformersBackend:
             store.lengths[0] += len(token_ids)
             return cast(Tensor, output.logits[0, -1].float())
 
+    def hidden(self, store: KVStore, token_ids: Sequence[int]) -> Tensor:
+        """Feed tokens to the one row of ``store``; their states after the final norm, float32 ``[tokens, d_model]``."""
+        with torch.inference_mode(), self._guarded(len(token_ids), 1), self._hooks.working(None):
+            ids = torch.tensor([list(token_ids)], device=self.device)
+            decoder = self._decoder()
+            if isinstance(store, KVSlab):
+                step = store.begin(len(token_ids))
+                output = decoder(input_ids=ids, **self._slab_arguments(store, step))
+                store.commit()
+            else:
+                assert isinstance(store, LibraryStore)
+                output = decoder(input_ids=ids, use_cache=True, **{self._cache_name: store.cache})
+                store.lengths[0] += len(token_ids)
+            return cast(Tensor, output.last_hidden_state[0].float())
+
     def decode(self, batch: KVStore, token_ids: Sequence[int], work: PassWork | None = None) -> Tensor:
         """Feed one token to each row; float32 logits ``[rows, vocab]``."""
         assert isinstance(batch, KVSlab)
@@ -254,6 +269,10 @@ class TransformersBackend:
         """Have hooks on exactly ``layers``, so that a pass with work there installs nothing."""
         self._hooks.install(layers)
 
+    def passes_steered(self, layer: int) -> int:
+        """How many passes added something at ``layer`` since the model was loaded."""
+        return self._hooks.passes_steered[layer]
+
     def close(self) -> None:
         """Free the weights."""
         self._hooks.install(())
@@ -272,16 +291,21 @@ class TransformersBackend:
     def _forward_slab(self, slab: KVSlab, ids: Tensor) -> Tensor:
         """One forward over all rows of ``slab``; ``ids`` is ``[rows, width]``. Returns ``[rows, vocab]`` float32."""
         step = slab.begin(ids.shape[1])
-        output = self._model(
-            input_ids=ids,
-            attention_mask=step_masks(self._kinds, step, self._config, additive=self._additive),
-            position_ids=step.positions,
-            use_cache=True,
-            **{self._cache_name: slab},
-            **self._keep_last(),
-        )
+        output = self._model(input_ids=ids, **self._slab_arguments(slab, step), **self._keep_last())
         slab.commit()
         return cast(Tensor, output.logits[:, -1].float())
+
+    def _slab_arguments(self, slab: KVSlab, step: Step) -> dict[str, Any]:
+        return {
+            "attention_mask": step_masks(self._kinds, step, self._config, additive=self._additive),
+            "position_ids": step.positions,
+            "use_cache": True,
+            self._cache_name: slab,
+        }
+
+    def _decoder(self) -> Any:
+        """The model below its head: the module whose output is ``last_hidden_state``."""
+        return self._model.get_decoder()
 
     def _keep_last(self) -> dict[str, int]:
         return {self._keep: 1} if self._keep else {}

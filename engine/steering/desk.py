@@ -8,16 +8,15 @@ raises the live plan's number by one; a change that changes nothing does not, no
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any
 
-from engine.errors import SaeNotAttached
 from engine.events import EventBus, SteeringUpdated
 from engine.saes.attachment import Attachment
+from engine.steering import moves
 from engine.steering.live import (
-    Entry,
     LiveState,
     Place,
     ServingCircuit,
@@ -29,11 +28,7 @@ from engine.steering.live import (
 )
 from engine.steering.plan import EMPTY_PLAN, SteeringPlan, Stream, build_plan
 from engine.steering.report import describe
-from engine.steering.strengths import SteeredSet, clamp
-from engine.steering.targets import pairs, require_indices
-
-K = TypeVar("K")
-V = TypeVar("V")
+from engine.steering.strengths import SteeredSet
 
 
 @dataclass(frozen=True)
@@ -44,6 +39,19 @@ class Snapshot:
     plan: SteeringPlan
 
 
+class Draft:
+    """A change in the making: what nobody else sees yet. Afterwards ``state`` is what was put in place."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        self.loud = False
+
+    @property
+    def state(self) -> LiveState:
+        """What the live state will be."""
+        return self.snapshot.state
+
+
 class SteeringDesk:
     """Live state and plan. All methods may be called from any thread; reading never blocks."""
 
@@ -51,6 +59,7 @@ class SteeringDesk:
         self._events = events
         self._lock = threading.RLock()
         self._now = Snapshot(LiveState(), EMPTY_PLAN)
+        self._draft: Draft | None = None
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
@@ -71,19 +80,39 @@ class SteeringDesk:
 
     def attachment(self, sae_id: str | None = None, layer: int | None = None) -> Attachment:
         """The attachment that fits; the first one when nothing is named. Raises :class:`SaeNotAttached`."""
-        for each in self.state.attachments:
-            if sae_id in (None, each.sae_id) and layer in (None, each.layer):
-                return each
-        wanted = "No SAE is attached." if sae_id is None else f"The SAE {sae_id!r} is not attached."
-        raise SaeNotAttached(
-            wanted if layer is None else f"{wanted[:-1]} at layer {layer}.",
-            param="sae_id",
-            details={
-                "attached_sae_ids": [each.sae_id for each in self.state.attachments],
-                "attached": pairs(self.state.attached),
-            },
-            remedy="Attach an SAE first.",
-        )
+        return moves.find_attachment(self.state, sae_id, layer)
+
+    # --- several changes as one -------------------------------------------------------------------------------------
+
+    @contextmanager
+    def changes(self) -> Iterator[Draft]:
+        """Several changes as one: nobody sees them before the block ends, and the plan's number rises by one at most.
+
+        An error in the block undoes them all; leaving it cannot fail. So a block whose last step is to store what it
+        did keeps disk and desk together. Nobody else changes anything meanwhile: keep it short, and wait for no thread
+        in it. Inside, ask the draft for the state; the properties of the desk say what is in place.
+        """
+        update: SteeringUpdated | None = None
+        with self._lock:
+            if self._draft is not None:
+                with _undone_on_error(self._draft) as outer:
+                    yield outer
+                return
+            self._draft = draft = Draft(self._now)
+            try:
+                yield draft
+                if draft.state != self._now.state:
+                    if draft.loud:
+                        version = self._now.state.version + 1
+                        draft.snapshot = Snapshot(
+                            replace(draft.state, version=version), replace(draft.snapshot.plan, version=version)
+                        )
+                        update = _event(draft.snapshot)
+                    self._now = draft.snapshot
+            finally:
+                self._draft = None
+        if update is not None:
+            self._events.publish(update)
 
     # --- model and attachments --------------------------------------------------------------------------------------
 
@@ -96,38 +125,18 @@ class SteeringDesk:
         self._change(lambda state: LiveState(version=state.version))
 
     def attach(self, attachments: Iterable[Attachment]) -> None:
-        """Put SAEs in their places; one already there is replaced. They steer nothing yet."""
+        """Put SAEs in their places; one already there is replaced. A new one steers nothing yet."""
         new = tuple(attachments)
-        places = {_place(each) for each in new}
-
-        def change(state: LiveState) -> LiveState:
-            kept = tuple(each for each in state.attachments if _place(each) not in places)
-            return replace(state, attachments=kept + new)
-
-        self._change(change)
+        self._change(lambda state: moves.attach(state, new))
 
     def detach(self, sae_id: str) -> tuple[Attachment, ...]:
         """Take an SAE away from every layer it is on, with its values, and return what was there.
 
         Circuits lose what they steer through it; a profile that steered through it has no place any more.
         """
-        gone = tuple(each for each in self.state.attachments if each.sae_id == sae_id)
-        places = {_place(each) for each in gone}
-
-        def change(state: LiveState) -> LiveState:
-            profile = state.profile
-            if profile is not None and profile.place in places:
-                profile = replace(profile, place=None)
-            circuits = tuple(replace(one, authored=_without(one.authored, places)) for one in state.circuits)
-            return replace(
-                state,
-                attachments=tuple(each for each in state.attachments if each.sae_id != sae_id),
-                entries=_without(state.entries, places),
-                profile=profile,
-                circuits=circuits,
-            )
-
-        self._change(change)
+        with self.changes() as draft:
+            gone = tuple(each for each in draft.state.attachments if each.sae_id == sae_id)
+            self._change(lambda state: moves.detach(state, sae_id))
         return gone
 
     # --- hand-set values --------------------------------------------------------------------------------------------
@@ -137,44 +146,23 @@ class SteeringDesk:
 
         Raises :class:`InvalidFeatureIndex`, and :class:`SteeringInvalid` for NaN or a feature that a circuit steers.
         """
-        attached = next(each for each in self.state.attached if (each.sae_id, each.layer) == self._require(place))
-        require_indices(values, attached, what="the change", param="feature_idx")
-        wanted = {index: clamp(value) + 0.0 for index, value in values.items()}
-
-        def change(state: LiveState) -> LiveState:
-            old = {} if replace_all else dict(state.entry(place).values)
-            return _with_entry(state, place, Entry(_frozen({**old, **wanted}), enabled=True))
-
-        self._change(change)
+        self._change(lambda state: moves.set_values(state, place, values, replace_all=replace_all))
 
     def remove_value(self, place: Place, index: int) -> None:
         """Take one feature out; the last one leaving also switches the place off."""
-        self._require(place)
-
-        def change(state: LiveState) -> LiveState:
-            entry = state.entry(place)
-            left = {i: v for i, v in entry.values.items() if i != index}
-            return _with_entry(
-                state, place, Entry(_frozen(left), entry.enabled and bool(left or _served(state, place)))
-            )
-
-        self._change(change)
+        self._change(lambda state: moves.remove_value(state, place, index))
 
     def clear(self, place: Place) -> None:
         """Take all hand-set values out and, where no circuit steers there, switch the place off."""
-        self._require(place)
-        self._change(lambda state: _cleared(state, place))
+        self._change(lambda state: moves.clear(state, place))
 
     def set_enabled(self, place: Place, enabled: bool) -> None:
         """Switch a place on or off, values kept."""
-        self._require(place)
-        self._change(lambda state: _with_entry(state, place, replace(state.entry(place), enabled=enabled)))
+        self._change(lambda state: moves.set_enabled(state, place, enabled))
 
     def restore(self, state: LiveState) -> None:
         """Bring hand-set values and switches back to those of an earlier state, as far as the SAEs are still there."""
-        there = {_place(each) for each in self.state.attachments}
-        entries = {place: entry for place, entry in state.entries.items() if place in there}
-        self._change(lambda now: replace(now, entries=_frozen(entries)))
+        self._change(lambda now: moves.restore(now, state))
 
     # --- profiles and circuits --------------------------------------------------------------------------------------
 
@@ -183,34 +171,20 @@ class SteeringDesk:
 
         An intensity of 0, or no values, clears the place and switches it off. Indices were checked by the caller.
         """
-        steered = profile.steered()
-        count = sum(len(each.strengths) for each in steered)
+        self._change(lambda state: moves.activate_profile(state, profile))
+        return sum(len(each.strengths) for each in profile.steered())
 
-        def change(state: LiveState) -> LiveState:
-            if state.profile is not None and state.profile.place not in (None, profile.place):
-                state = _cleared(state, state.profile.place)
-            if profile.place is not None:
-                self._require(profile.place)
-                values = steered[0].values if steered else {}
-                on = bool(values) or bool(_served(state, profile.place))
-                state = _with_entry(state, profile.place, Entry(_frozen(values), enabled=on))
-            return replace(state, profile=profile)
-
-        self._change(change)
-        return count
+    def relabel_profile(self, profile: ServingProfile) -> None:
+        """The active profile's row was edited: its name, and what a dial scales. What steers now stays as it is."""
+        self._change(lambda state: moves.relabel_profile(state, profile), quiet=True)
 
     def deactivate_profile(self, profile_id: str, *, clear: bool = True) -> bool:
         """No profile is active any more; ``clear`` takes its values out. False when ``profile_id`` was not active."""
-        active = self.state.profile
-        if active is None or active.profile_id != profile_id:
-            return False
-
-        def change(state: LiveState) -> LiveState:
-            if clear and active.place is not None:
-                state = _cleared(state, active.place)
-            return replace(state, profile=None)
-
-        self._change(change)
+        with self.changes() as draft:
+            active = draft.state.profile
+            if active is None or active.profile_id != profile_id:
+                return False
+            self._change(lambda state: moves.deactivate_profile(state, clear=clear))
         return True
 
     def serve_circuit(self, circuit: ServingCircuit) -> tuple[SteeredSet, ...]:
@@ -218,58 +192,40 @@ class SteeringDesk:
 
         An intensity of 0 adds nothing. Raises :class:`SteeringInvalid` when it steers a feature someone else steers.
         """
-        for place in circuit.authored:
-            self._require(place)
-
-        def change(state: LiveState) -> LiveState:
-            others = tuple(one for one in state.circuits if one.circuit_id != circuit.circuit_id)
-            state = replace(state, circuits=(*others, circuit))
-            return _switched(state, circuit.authored)
-
-        self._change(change)
+        self._change(lambda state: moves.serve_circuit(state, circuit))
         return circuit.steered()
 
     def mark_composed(self, composed: Mapping[str, bool]) -> None:
         """Circuit id → whether it shares a layer; others stay. Part of a claim, so not a change of its own."""
-
-        def change(state: LiveState) -> LiveState:
-            circuits = tuple(
-                replace(one, composed=composed.get(one.circuit_id, one.composed)) for one in state.circuits
-            )
-            return replace(state, circuits=circuits)
-
-        self._change(change, quiet=True)
+        self._change(lambda state: moves.mark_composed(state, composed), quiet=True)
 
     def stop_circuit(self, circuit_id: str) -> bool:
         """Take a circuit's own contribution out; everybody else's stays. False when it was not serving."""
-        serving = next((one for one in self.state.circuits if one.circuit_id == circuit_id), None)
-        if serving is None:
-            return False
-
-        def change(state: LiveState) -> LiveState:
-            state = replace(state, circuits=tuple(one for one in state.circuits if one.circuit_id != circuit_id))
-            return _switched(state, serving.authored)
-
-        self._change(change)
+        with self.changes() as draft:
+            if all(one.circuit_id != circuit_id for one in draft.state.circuits):
+                return False
+            self._change(lambda state: moves.stop_circuit(state, circuit_id))
         return True
 
     # --- the change -------------------------------------------------------------------------------------------------
 
-    def _change(self, change: Callable[[LiveState], LiveState], *, quiet: bool = False) -> None:
-        with self._lock:
-            old = self._now
-            state = change(old.state)
-            if state == old.state:
+    def _change(self, move: Callable[[LiveState], LiveState], *, quiet: bool = False) -> None:
+        with self.changes() as draft:
+            state = move(draft.state)
+            if state == draft.state:
                 return
-            if not quiet:
-                state = replace(state, version=old.state.version + 1)
-            self._now = Snapshot(state, _plan_of(state))
-            snapshot = self._now
-        if not quiet:
-            self._events.publish(_event(snapshot))
+            draft.snapshot = Snapshot(state, _plan_of(state))
+            draft.loud = draft.loud or not quiet
 
-    def _require(self, place: Place) -> Place:
-        return _place(self.attachment(*place))
+
+@contextmanager
+def _undone_on_error(draft: Draft) -> Iterator[Draft]:
+    before, loud = draft.snapshot, draft.loud
+    try:
+        yield draft
+    except BaseException:
+        draft.snapshot, draft.loud = before, loud
+        raise
 
 
 def _plan_of(state: LiveState) -> SteeringPlan:
@@ -288,8 +244,8 @@ def _event(snapshot: Snapshot) -> SteeringUpdated:
         {
             "sae_id": each.sae_id,
             "layer": each.layer,
-            "enabled": state.entry(_place(each)).enabled,
-            "values": {str(i): v for i, v in sorted(state.entry(_place(each)).values.items())},
+            "enabled": state.entry(moves.place_of(each)).enabled,
+            "values": {str(i): v for i, v in sorted(state.entry(moves.place_of(each)).values.items())},
         }
         for each in state.attachments
     ]
@@ -302,42 +258,3 @@ def _event(snapshot: Snapshot) -> SteeringUpdated:
         report=snapshot.plan.report.text(),
         entries=places,
     )
-
-
-def _place(each: Attachment) -> Place:
-    return each.sae_id, each.layer
-
-
-def _frozen(values: Mapping[K, V]) -> Mapping[K, V]:
-    return MappingProxyType(dict(values))
-
-
-def _without(values: Mapping[Place, V], places: Iterable[Place]) -> Mapping[Place, V]:
-    gone = set(places)
-    return _frozen({place: value for place, value in values.items() if place not in gone})
-
-
-def _with_entry(state: LiveState, place: Place, entry: Entry) -> LiveState:
-    return replace(state, entries=_frozen({**state.entries, place: entry}))
-
-
-def _served(state: LiveState, place: Place) -> bool:
-    """Whether a circuit adds anything at ``place``."""
-    return any((each.sae_id, each.layer) == place for one in state.circuits for each in one.steered())
-
-
-def _cleared(state: LiveState, place: Place) -> LiveState:
-    if place not in state.entries:
-        return state
-    return _with_entry(state, place, Entry(enabled=state.entry(place).enabled and _served(state, place)))
-
-
-def _switched(state: LiveState, places: Iterable[Place]) -> LiveState:
-    """Switch places on where a circuit adds something, and off where nobody has anything left to add."""
-    for place in places:
-        entry = state.entry(place)
-        if _served(state, place):
-            state = _with_entry(state, place, replace(entry, enabled=True))
-        elif not entry.values:
-            state = _with_entry(state, place, Entry())
-    return state

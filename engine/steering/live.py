@@ -163,20 +163,33 @@ def circuit_labels(state: LiveState, intensity: float | None = None) -> list[Cir
 
 def claimable_rung(state: LiveState, sets: Sequence[SteeredSet], intensity: float | None = None) -> int | None:
     """The rung that may be claimed for what ``sets`` add: of the one circuit that truly steers, alone on its layers."""
-    if len(state.circuits) != 1:
+    steering = [one for one in state.circuits if one.steered(intensity)]
+    if len(steering) != 1:
         return None
-    (circuit,) = state.circuits
-    parts = circuit.steered(intensity)
-    if circuit.composed or circuit.rung is None or not parts:
+    (circuit,) = steering
+    if circuit.composed or circuit.rung is None:
         return None
     there = {_place(each): set(each.strengths) for each in sets}
-    return circuit.rung if all(set(p.strengths) <= there.get(_place(p), set()) for p in parts) else None
+    whole = all(set(part.strengths) <= there.get(_place(part), set()) for part in circuit.steered(intensity))
+    return circuit.rung if whole else None
+
+
+def circuit_steers(state: LiveState, circuit: ServingCircuit) -> bool:
+    """Whether a circuit adds anything now: an SAE that is switched off adds nothing."""
+    return any(state.entry(_place(part)).enabled for part in circuit.steered())
+
+
+def profile_steers(state: LiveState) -> bool:
+    """Whether the active profile's place has values and is on."""
+    if state.profile is None or state.profile.place is None:
+        return False
+    entry = state.entry(state.profile.place)
+    return entry.enabled and bool(entry.values)
 
 
 def bases(state: LiveState) -> tuple[list[CircuitBase], ProfileBase | None, LiveBase]:
     """What a request's dial may act on: the serving circuits, the active profile, the hand-set values."""
-    on = {_place(each) for each in together(state)}
-    circuits = [CircuitBase(one.declared, any(_place(p) in on for p in one.steered())) for one in state.circuits]
+    circuits = [CircuitBase(one.declared, circuit_steers(state, one)) for one in state.circuits]
     active = None
     if state.profile is not None:
         place = state.profile.place

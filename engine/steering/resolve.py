@@ -12,6 +12,7 @@ from typing import Protocol
 
 from engine.documents.binding import SaeReference
 from engine.documents.ranges import DialBounds, Range
+from engine.errors import MillmError
 from engine.library.errors import ProfileNotFound
 from engine.steering.dial import Action, Decision, ProfileBase, decide, dial_echo
 from engine.steering.inline import aim
@@ -75,7 +76,7 @@ class ResolvedSteering:
 
     Attributes:
         plan: Its own plan; None follows the live one, token by token.
-        admitted: The live plan when it was resolved; what ``changed`` is measured against.
+        admitted: The live plan when it was resolved.
         echo: ``X-miLLM-Steering-Intensity``, where the dial changed the plan.
     """
 
@@ -117,7 +118,8 @@ def resolve(
     if plan is None:
         return ResolvedSteering(None, live)
     undialled = live if named is None else _without_dial(named, state, bounds)
-    return ResolvedSteering(plan, live, dial_echo(decision, plan_changed=plan.digest != undialled.digest))
+    changed = undialled is None or plan.digest != undialled.digest
+    return ResolvedSteering(plan, live, dial_echo(decision, plan_changed=changed))
 
 
 def _plan(decision: Decision, state: LiveState, named: NamedProfile | None) -> SteeringPlan | None:
@@ -150,10 +152,16 @@ def _named_plan(named: NamedProfile, state: LiveState, intensity: float) -> Stee
     return _own(state, (steered,), named.name, intensity)
 
 
-def _without_dial(named: NamedProfile, state: LiveState, bounds: DialBounds) -> SteeringPlan:
-    """What the same request would run with if it had no dial; only to see whether the dial made a difference."""
+def _without_dial(named: NamedProfile, state: LiveState, bounds: DialBounds) -> SteeringPlan | None:
+    """What the same request would run with if it had no dial; only to see whether the dial made a difference.
+
+    None where it would be refused: a profile that cannot run may be named with its dial at 0.
+    """
     decision = decide(None, named=_base(named), live=bases(state)[2], bounds=bounds)
-    return _plan(decision, state, named) or EMPTY_PLAN
+    try:
+        return _plan(decision, state, named) or EMPTY_PLAN
+    except MillmError:
+        return None
 
 
 def _own(state: LiveState, sets: tuple[SteeredSet, ...], name: str | None, intensity: float) -> SteeringPlan:

@@ -25,7 +25,7 @@ from engine.library.repositories.values import (
     fresh_id,
     refuse_unknown,
 )
-from engine.library.sessions import Sessions
+from engine.library.sessions import Transactions
 from engine.library.tables import CircuitRow, ProfileRow, utc_now
 
 NARRATIVE_LIMIT = 10_000
@@ -43,7 +43,7 @@ class CircuitRepository:
     are active.
     """
 
-    def __init__(self, sessions: Sessions) -> None:
+    def __init__(self, sessions: Transactions) -> None:
         self._sessions = sessions
 
     def add(self, new: NewCircuit, *, rename: bool = False) -> CircuitRecord:

@@ -15,7 +15,7 @@ from engine.library.errors import CircuitNotFound, ClaimConflict
 from engine.library.records import ClaimRecord
 from engine.library.repositories import is_storable
 from engine.library.repositories.values import check_whole
-from engine.library.sessions import Sessions
+from engine.library.sessions import Transactions
 from engine.library.tables import CircuitRow, ClaimRow, utc_now
 
 Claims = list[ClaimRecord]
@@ -24,7 +24,7 @@ Claims = list[ClaimRecord]
 class ClaimRepository:
     """Reads and writes the layers that circuits hold."""
 
-    def __init__(self, sessions: Sessions) -> None:
+    def __init__(self, sessions: Transactions) -> None:
         self._sessions = sessions
 
     def claim(self, circuit_id: str, steering_keys: Mapping[int, Collection[int]], *, composed: bool = False) -> Claims:

@@ -24,7 +24,7 @@ from engine.library.repositories.values import (
     fresh_id,
     refuse_unknown,
 )
-from engine.library.sessions import Sessions
+from engine.library.sessions import Transactions
 from engine.library.tables import ProfileRow, utc_now
 
 DESCRIPTION_LIMIT = 500
@@ -41,7 +41,7 @@ class ProfileRepository:
     Only :meth:`set_active`, :meth:`deactivate` and :meth:`reset_after_restart` say which one is active.
     """
 
-    def __init__(self, sessions: Sessions) -> None:
+    def __init__(self, sessions: Transactions) -> None:
         self._sessions = sessions
 
     def add(self, new: NewProfile, *, rename: bool = False) -> ProfileRecord:
