@@ -59,3 +59,10 @@ class EngineSettings(BaseModel):
     SAE_ACTIVATIONS_ENCODE_CHUNK: int = Field(
         512, ge=1, le=65_536, description="Positions encoded at once for return_sae_activations."
     )
+    STRUCTURED_OUTPUT_GRAMMAR_CACHE: int = Field(
+        64, ge=1, le=4096, description="Compiled constraints (response_format) kept for the loaded model."
+    )
+    STRUCTURED_OUTPUT_COMPILE_TIMEOUT: float = Field(
+        30.0, gt=0, description="Seconds a request waits for its response_format to be compiled."
+    )
+    EMBEDDINGS_MAX_INPUTS: int = Field(128, ge=1, le=2048, description="Most texts one embeddings request may hold.")

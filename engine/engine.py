@@ -5,11 +5,19 @@ Knows neither Qt nor HTTP. A face (window, server) reads and acts through the pu
 
 from __future__ import annotations
 
+import logging
 import time
+from concurrent.futures import CancelledError
 
 from engine.actions.loading import ModelLoader
+from engine.actions.lock import SteeringLock
+from engine.actions.saes.actions import SaeActions
+from engine.actions.steering.circuits import CircuitActions
+from engine.actions.steering.clusters import ClusterActions
+from engine.actions.steering.lost import end_what_lost_its_place
+from engine.actions.steering.profiles import ProfileActions
 from engine.config import EngineSettings
-from engine.errors import RequestCancelled
+from engine.errors import MillmError, RequestCancelled
 from engine.events import EventBus
 from engine.generation.scheduler import Scheduler
 from engine.generation.service import GenerationService
@@ -18,6 +26,8 @@ from engine.library.database import Library
 from engine.models.shelf import ModelShelf
 from engine.monitor.live import LiveMonitor
 from engine.steering.desk import SteeringDesk
+
+log = logging.getLogger(__name__)
 
 
 class Engine:
@@ -28,6 +38,8 @@ class Engine:
         events: The bus on which changes are announced.
         shelf: Which models there are and which one is resident.
         loader: Loads and unloads them.
+        saes: Imports, attaches and hand-steers SAEs.
+        profiles, clusters, circuits: Manage what steers under a name.
         desk: What steers live.
         monitor: Reads activations along.
         generation: Prepares and runs requests on the resident one.
@@ -54,18 +66,53 @@ class Engine:
             self.events,
             self.desk,
             self._release_steering,
+            self._measure_saes,
         )
+        lock = SteeringLock()
+        self.saes = SaeActions(
+            settings,
+            library,
+            self.desk,
+            self.monitor,
+            self.shelf,
+            self._scheduler,
+            self._thread,
+            self.events,
+            lock,
+            on_detached=self._sae_detached,
+            passes_steered=self._passes_steered,
+        )
+        self.profiles = ProfileActions(settings, library, self.desk, self.events, lock)
+        self.clusters = ClusterActions(settings, library, self.desk, self.events, lock, self.profiles)
+        self.circuits = CircuitActions(settings, library, self.desk, self.events, lock)
         self._running = False
 
     def start(self) -> None:
         """Put rows left over from a crash right and start the engine thread. Imports no torch."""
         self.library.reset_after_restart()
+        self.saes.sweep()
         self._thread.start()
         self._running = True
 
     def _release_steering(self) -> None:
-        """The model has left memory: nothing is watched any more."""
-        self.monitor.set_attachments(())
+        """The model has left memory: nothing is attached or active any more."""
+        self.circuits.release_all()
+        self.profiles.release_all()
+        self.saes.release_all()
+
+    def _measure_saes(self) -> None:
+        """SAEs imported while no fitting model was there get their figures now."""
+        try:
+            self.saes.measure_pending()
+        except (MillmError, CancelledError) as error:
+            log.info("SAEs were not measured after the load: %s", error)
+
+    def _sae_detached(self, sae_id: str) -> None:
+        end_what_lost_its_place(self.library, self.desk, self.profiles, self.circuits)
+
+    def _passes_steered(self, layer: int) -> int:
+        resident = self.shelf.resident
+        return 0 if resident is None else resident.backend.passes_steered(layer)
 
     def stop(self, timeout: float = 1.5) -> bool:
         """Cancel every request and load and stop the thread.

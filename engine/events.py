@@ -124,6 +124,27 @@ class SaeDetached(Event):
 
 
 @dataclass(frozen=True)
+class ProfilesChanged(Event):
+    """Profiles were added, edited, removed, or another one is active."""
+
+    name: ClassVar[str] = "profiles:changed"
+
+
+@dataclass(frozen=True)
+class ClustersChanged(Event):
+    """Clusters were imported, dialled, removed, or another one is active."""
+
+    name: ClassVar[str] = "clusters:changed"
+
+
+@dataclass(frozen=True)
+class CircuitsChanged(Event):
+    """Circuits were imported, dialled, removed, others are active, or layers changed hands."""
+
+    name: ClassVar[str] = "circuits:changed"
+
+
+@dataclass(frozen=True)
 class ServerStateChanged(Event):
     """The API server started, stopped or failed. ``state`` is starting | running | stopped | error.
 

@@ -51,7 +51,8 @@ LAST_MODEL = "last_model"
 class ModelLoader:
     """Loads, cancels and unloads. All methods may be called from any thread.
 
-    ``release_steering`` puts the rows right of everything that steered the model that is gone.
+    ``release_steering`` puts the rows right of everything that steered the model that is gone. ``after_load`` is called
+    on the loader's thread when a model has come and everybody has been told.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class ModelLoader:
         events: EventBus,
         desk: SteeringDesk,
         release_steering: Callable[[], None],
+        after_load: Callable[[], None],
     ) -> None:
         self._settings = settings
         self._library = library
@@ -73,6 +75,7 @@ class ModelLoader:
         self._events = events
         self._desk = desk
         self._release_steering = release_steering
+        self._after_load = after_load
         self._lock = threading.Lock()
         self._busy: str | None = None
         self._loading_id: int | None = None
@@ -217,6 +220,7 @@ class ModelLoader:
             self._release()
             future.set_result(loaded)
             self._events.publish(ModelLoadComplete(record.id, record.name))
+            self._after_load()
 
     def _carry_out(self, record: ModelRecord) -> LoadedModel:
         if not record.local_path:

@@ -13,7 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from engine.errors import MillmError, RequestCancelled
+from engine.errors import MillmError
+from engine.generation.constraint import CompiledConstraint
 from engine.generation.prompts import PreparedPrompt
 from engine.generation.request import (
     Alternative,
@@ -58,6 +59,7 @@ class PreparedRequest:
         steering: What it runs with.
         capture: Which activations are read along, where any are asked for.
         own_stops: Stop strings beside the request's: how a model without a chat template closes a turn.
+        constraint: What the answer must look like, compiled.
         notes: What was changed to make the prompt work, in words.
     """
 
@@ -71,6 +73,7 @@ class PreparedRequest:
     capture: CapturePlan | None = None
     own_stops: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    constraint: CompiledConstraint | None = None
 
     @property
     def model_name(self) -> str:
@@ -159,6 +162,11 @@ class RunningRequest:
         self._admitted = 0
         self._best_of = _BestOf(self.prepared.request.n) if self.prepared.request.best_of is not None else None
 
+    @property
+    def cancelled(self) -> bool:
+        """Whether the owner has left."""
+        return self.handle.cancelled
+
     def next_choice(self) -> tuple[int, int] | None:
         """(prompt, choice) of a lane that may begin now, or None.
 
@@ -177,7 +185,8 @@ class RunningRequest:
         """The request leaves the queue. What the live steering is now is what ``changed`` is measured against."""
         self.started = time.monotonic()
         self._admitted = live.version
-        self._send(Started("serial" if self.prepared.solo else "cbm"))
+        own = self.prepared.steering.plan
+        self._send(Started("serial" if self.prepared.solo else "cbm", (live if own is None else own).rung))
 
     def use_plan(self, live: SteeringPlan) -> SteeringPlan:
         """The plan of the next pass: the request's own, or the live one of this moment."""
@@ -214,6 +223,7 @@ class RunningRequest:
                 seconds_to_first_token=(self.first_token or now) - self.submitted,
                 seconds_total=now - self.submitted,
                 steering=replace(self.last_plan.report, changed=self.changed),
+                rung=self.last_plan.rung,
                 activations=self.activations,
             )
         )
@@ -223,10 +233,6 @@ class RunningRequest:
         """End with ``error``; text already sent stays sent."""
         if not self.handle.done:
             self._end(RequestFailed(error))
-
-    def cancel_error(self) -> RequestCancelled:
-        """The error a cancelled request ends with."""
-        return RequestCancelled("The request was cancelled before it was finished.")
 
     def _deliver(self, prompt: int, delta: TextDelta | ChoiceFinished) -> None:
         if self._best_of is None:
@@ -324,6 +330,11 @@ class Lane:
             prompt_chars=len(prepared.prompts[prompt].text),
         )
         self._ignore_eos = request.sampling.ignore_eos
+        self._constraint = (
+            None
+            if prepared.constraint is None
+            else prepared.constraint.for_lane(info.vocab_size, prepared.loaded.backend.device)
+        )
         self.capture = None if prepared.capture is None else Capture(prepared.capture, request.request_id)
         self.store: KVStore | None = None
         self.fed = 0
@@ -334,7 +345,7 @@ class Lane:
     @property
     def plain_greedy(self) -> bool:
         """The next token is the plain argmax with nothing to report: one pass may choose for many rows."""
-        return self._logprobs is None and self.sampler.is_plain_greedy
+        return self._logprobs is None and self._constraint is None and self.sampler.is_plain_greedy
 
     @property
     def position(self) -> int:
@@ -351,8 +362,12 @@ class Lane:
         return self.running.handle.cancelled
 
     def pick(self, logits: Tensor) -> FinishReason | None:
-        """Choose the next token from ``[vocab]`` logits, send its text, and say whether the choice has ended."""
-        picked = self.sampler.pick(logits, self._logprobs)
+        """Choose the next token from ``[vocab]`` logits, send its text, and say whether the choice has ended.
+
+        Raises :class:`ConstrainedOutputInvalid` for a complete document that is not what was asked for.
+        """
+        mask = None if self._constraint is None else self._constraint.mask()
+        picked = self.sampler.pick(logits, self._logprobs, mask)
         if picked.logprob is not None:
             self.cumulative_logprob += picked.logprob
         return self._accept(picked.token_id, self._token_info(picked))
@@ -366,19 +381,28 @@ class Lane:
         """Take a chosen token: count it, send its text, end at an end token, a stop string or the cap."""
         self.count += 1
         if token_id in self.tokenizer.eos_ids and not self._ignore_eos:
-            self.running.emit(self, self.text.finish())
+            self._emit(self.text.finish())
+            if self._constraint is not None:
+                self._constraint.complete()
             return FinishReason.STOP
+        if self._constraint is not None:
+            self._constraint.take(token_id)
         emitted = self.text.feed(info)
         if emitted.stopped:
-            self.running.emit(self, emitted)
+            self._emit(emitted)
             return FinishReason.STOP
         if self.count >= self.cap:
             rest = self.text.finish()
-            self.running.emit(self, Emitted(emitted.text + rest.text, emitted.tokens + rest.tokens, rest.stopped))
+            self._emit(Emitted(emitted.text + rest.text, emitted.tokens + rest.tokens, rest.stopped))
             return FinishReason.STOP if rest.stopped else FinishReason.LENGTH
-        self.running.emit(self, emitted)
+        self._emit(emitted)
         self.next_token = token_id
         return None
+
+    def _emit(self, emitted: Emitted) -> None:
+        if self._constraint is not None:
+            self._constraint.show(emitted.text)
+        self.running.emit(self, emitted)
 
     def _token_info(self, picked: Picked) -> TokenInfo:
         if not self._report_logprobs:

@@ -15,6 +15,8 @@ from typing import Any
 from uuid import uuid4
 
 from engine.errors import InvalidParameter, MillmError
+from engine.generation.errors import ResponseFormatUnsupported
+from engine.generation.response_format import ResponseFormat
 from engine.monitor.activation_spec import ActivationSpec
 from engine.steering.report import NO_STEERING, SteeringReport
 from engine.steering.request import FOLLOW_LIVE, SteeringRequest
@@ -127,6 +129,8 @@ class GenerationRequest:
         logprobs: None: not reported. k ≥ 0: each token's logprob with its k likeliest alternatives.
         steering: The request's own steering; by default it follows the live one.
         activations: SAE activations to read along and give back with the last delta; one answer only.
+        response_format: The form the answer must have; each choice is constrained on its own. Not with ``stop`` or
+            ``ignore_eos``: a cut document would look finished, and one that cannot end never is.
         request_id: What monitoring calls it.
     """
 
@@ -140,6 +144,7 @@ class GenerationRequest:
     logprobs: int | None = None
     steering: SteeringRequest = FOLLOW_LIVE
     activations: ActivationSpec | None = None
+    response_format: ResponseFormat | None = None
     request_id: str = field(default_factory=lambda: uuid4().hex)
 
     def __post_init__(self) -> None:
@@ -159,6 +164,20 @@ class GenerationRequest:
         _check(all(self.stop), "stop", list(self.stop), "non-empty strings")
         if self.logprobs is not None:
             _check(0 <= self.logprobs <= MAX_TOP_LOGPROBS, "logprobs", self.logprobs, "an integer from 0 to 20")
+        if self.response_format is not None:
+            self._check_constrainable()
+
+    def _check_constrainable(self) -> None:
+        for name, given, why in (
+            ("stop", self.stop, "a stop string could cut a document, which would then look finished"),
+            ("ignore_eos", self.sampling.ignore_eos, "a document ends with an end token"),
+        ):
+            if given:
+                raise ResponseFormatUnsupported(
+                    f"'response_format' cannot be combined with '{name}': {why}.",
+                    param="response_format",
+                    remedy=f"Leave '{name}' out.",
+                )
 
     @property
     def choices_written(self) -> int:
@@ -216,9 +235,13 @@ class Delta:
 
 @dataclass(frozen=True)
 class Started(Delta):
-    """The request left the queue: its first lane is being read. Sent once, first. ``backend`` is cbm or serial."""
+    """The request left the queue: its first lane is being read. Sent once, first.
+
+    ``backend`` is cbm or serial; ``rung`` the evidence rung that may be claimed for what steers it now, None for none.
+    """
 
     backend: str
+    rung: int | None = None
 
 
 @dataclass(frozen=True)
@@ -248,7 +271,8 @@ class ChoiceFinished(Delta):
 class RequestFinished(Delta):
     """The last delta of a request that went well.
 
-    ``steering`` is what was really added at its last token; ``activations`` are in the shape of the wire.
+    ``steering`` is what was really added at its last token, and ``rung`` the evidence rung that may be claimed for it;
+    ``activations`` are in the shape of the wire.
     """
 
     usage: Usage
@@ -256,6 +280,7 @@ class RequestFinished(Delta):
     seconds_to_first_token: float
     seconds_total: float
     steering: SteeringReport = NO_STEERING
+    rung: int | None = None
     activations: Mapping[str, Any] | None = None
 
 

@@ -1,9 +1,10 @@
 """The scheduler: which request gets a lane, and what the engine thread does next.
 
 A bounded queue feeds lanes. Lanes decode together in one batch (continuous batching); *solo* lanes, which promise the
-same bytes again, take passes of their own and turns with the batch. A tick is: end what was cancelled, start lanes,
-one chunk of one prompt, one token for the batch, one token for each solo lane. Cancelled requests are looked for
-before every pass, so a leaver costs at most one token or one prefill chunk.
+same bytes again, take passes of their own and turns with the batch. *Readings* (scoring, embeddings) write nothing;
+each takes the room of one lane. A tick is: end what was cancelled, start lanes, one chunk of one prompt, one token for
+the batch, one token for each solo lane, one chunk of one reading. Cancelled requests are looked for before every pass,
+so a leaver costs at most one token or one chunk.
 
 ``submit`` may be called from any thread; all else runs on the engine thread.
 """
@@ -18,12 +19,13 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from engine.config import EngineSettings
-from engine.errors import GenerationFailed, MillmError, ModelBusy, QueueFull
+from engine.errors import GenerationFailed, MillmError, ModelBusy, QueueFull, RequestCancelled
 from engine.generation.lane import Lane, PreparedRequest, PromptPast, RequestHandle, RunningRequest
 from engine.generation.passes import PassComposer
+from engine.generation.reading import Reading
 from engine.generation.request import Delta, FinishReason
 from engine.monitor.live import LiveMonitor
 from engine.steering.desk import SteeringDesk
@@ -40,8 +42,8 @@ log = logging.getLogger(__name__)
 class QueueStats:
     """The scheduler's figures at one moment.
 
-    ``in_flight`` counts running lanes, ``queue_waiting`` requests without a lane, ``queue_pending`` waiting and running
-    requests. ``estimated_wait_seconds`` is None until three requests have finished.
+    ``in_flight`` counts running lanes and readings, ``queue_waiting`` requests without a lane, ``queue_pending``
+    waiting and running requests. ``estimated_wait_seconds`` is None until three requests have finished.
     """
 
     in_flight: int
@@ -60,8 +62,8 @@ class Scheduler:
         self._desk = desk
         self._passes = PassComposer(desk, monitor, steer_first=settings.STEER_FIRST_POSITION)
         self._lock = threading.Lock()
-        self._waiting: deque[RunningRequest] = deque()
-        self._running: list[RunningRequest] = []
+        self._waiting: deque[RunningRequest | Reading[Any]] = deque()
+        self._running: list[RunningRequest | Reading[Any]] = []
         self._next_order = 0
         self._hold_times: deque[float] = deque(maxlen=settings.QUEUE_DURATION_WINDOW)
         self._closed: MillmError | None = None
@@ -72,6 +74,8 @@ class Scheduler:
         self._prefilling: deque[Lane] = deque()
         self._rows: list[Lane] = []
         self._solo: list[Lane] = []
+        self._readings: deque[Reading[Any]] = deque()
+        self._backend_listeners: list[Callable[[], None]] = []
 
     # --- any thread -------------------------------------------------------------------------------------------------
 
@@ -79,28 +83,45 @@ class Scheduler:
         self, prepared: PreparedRequest, sink: Callable[[Delta], None], wake: Callable[[], None]
     ) -> RequestHandle:
         """Queue a request. Raises :class:`QueueFull`, or the error under which the queue is closed."""
+        handle = RequestHandle(wake)
         with self._lock:
-            if self._closed is not None:
-                raise self._closed
-            free = max(0, self._settings.MAX_LANES - len(self._lanes))
-            if len(self._waiting) - free >= self._settings.MAX_PENDING_REQUESTS:
-                raise QueueFull(
-                    f"The queue is full: {len(self._waiting)} requests wait behind {len(self._lanes)} running answers.",
-                    details={"waiting": len(self._waiting), "max_pending": self._settings.MAX_PENDING_REQUESTS},
-                    remedy="Send the request again later, or raise MAX_PENDING_REQUESTS.",
-                    retry_after=self._retry_after(),
-                )
-            handle = RequestHandle(wake)
+            self._check_room()
             self._waiting.append(RunningRequest(prepared, sink, handle, self._next_order))
             self._next_order += 1
         wake()
         return handle
 
+    def submit_reading(self, reading: Reading[Any], wake: Callable[[], None]) -> None:
+        """Queue a reading; its future tells the rest. Raises as :meth:`submit`."""
+        reading.wake_when_cancelled(wake)
+        with self._lock:
+            self._check_room()
+            reading.order = self._next_order
+            self._waiting.append(reading)
+            self._next_order += 1
+        wake()
+
+    def _check_room(self) -> None:
+        if self._closed is not None:
+            raise self._closed
+        free = max(0, self._settings.MAX_LANES - self._in_flight)
+        if len(self._waiting) - free >= self._settings.MAX_PENDING_REQUESTS:
+            raise QueueFull(
+                f"The queue is full: {len(self._waiting)} requests wait behind {self._in_flight} running answers.",
+                details={"waiting": len(self._waiting), "max_pending": self._settings.MAX_PENDING_REQUESTS},
+                remedy="Send the request again later, or raise MAX_PENDING_REQUESTS.",
+                retry_after=self._retry_after(),
+            )
+
+    @property
+    def _in_flight(self) -> int:
+        return len(self._lanes) + len(self._readings)
+
     def stats(self) -> QueueStats:
         """The figures now."""
         with self._lock:
             return QueueStats(
-                in_flight=len(self._lanes),
+                in_flight=self._in_flight,
                 queue_waiting=len(self._waiting),
                 queue_pending=len(self._waiting) + len(self._running),
                 max_lanes=self._settings.MAX_LANES,
@@ -125,7 +146,10 @@ class Scheduler:
 
     def _uses(self, sae_id: str) -> bool:
         for running in (*self._waiting, *self._running):
-            own, capture = running.prepared.steering.plan, running.prepared.capture
+            if isinstance(running, Reading):
+                own, capture = None, running.capture_plan
+            else:
+                own, capture = running.prepared.steering.plan, running.prepared.capture
             if (own is not None and own.uses(sae_id)) or (capture is not None and capture.attachment.sae_id == sae_id):
                 return True
         return False
@@ -138,7 +162,7 @@ class Scheduler:
     def _estimate(self) -> float | None:
         if len(self._hold_times) < 3:
             return None
-        return median(self._hold_times) * (len(self._waiting) + len(self._lanes)) / self._settings.MAX_LANES
+        return median(self._hold_times) * (len(self._waiting) + self._in_flight) / self._settings.MAX_LANES
 
     def _retry_after(self) -> int | None:
         estimate = self._estimate()
@@ -152,6 +176,12 @@ class Scheduler:
             raise ModelBusy("Requests are still running on the model that was to be replaced.", retry_after=5)
         self._backend = backend
         self._batch = None
+        for changed in self._backend_listeners:
+            changed()
+
+    def on_backend_change(self, listener: Callable[[], None]) -> None:
+        """Call ``listener`` on the engine thread whenever the resident model changes or leaves."""
+        self._backend_listeners.append(listener)
 
     def fail_all(self, error: MillmError) -> None:
         """End every waiting and running request with ``error``."""
@@ -174,27 +204,32 @@ class Scheduler:
             self._reap()
             if lane in self._solo:
                 self._decode_solo(lane)
+        if self._readings:
+            self._reap()
+            self._read_chunk()
         with self._lock:
-            return bool(self._lanes or self._waiting or self._running)
+            return bool(self._in_flight or self._waiting or self._running)
 
     # --- admission --------------------------------------------------------------------------------------------------
 
     def _reap(self) -> None:
         with self._lock:
-            left = [r for r in (*self._waiting, *self._running) if r.handle.cancelled]
+            left = [r for r in (*self._waiting, *self._running) if r.cancelled]
             for running in left:
                 if running in self._waiting:
                     self._waiting.remove(running)
         for running in left:
-            self._end_request(running, running.cancel_error())
+            self._end_request(running, RequestCancelled("The request was cancelled before it was finished."))
 
     def _admit(self) -> None:
         """Give free lanes to whoever has fewest, the earlier request first."""
         while True:
             with self._lock:
-                if len(self._lanes) >= self._settings.MAX_LANES:
+                if self._in_flight >= self._settings.MAX_LANES:
                     return
-                candidates = [r for r in self._running if r.next_choice() is not None]
+                candidates: list[RunningRequest | Reading[Any]] = [
+                    r for r in self._running if isinstance(r, RunningRequest) and r.next_choice() is not None
+                ]
                 if self._waiting:
                     candidates.append(self._waiting[0])
                 if not candidates:
@@ -203,6 +238,11 @@ class Scheduler:
                 if self._waiting and running is self._waiting[0]:
                     self._waiting.popleft()
                     self._running.append(running)
+                if isinstance(running, Reading):
+                    running.lanes = 1
+                    running.start()
+                    self._readings.append(running)
+                    continue
             if running.started is None:
                 running.start(self._desk.live_plan)
             try:
@@ -328,6 +368,20 @@ class Scheduler:
         if ended is not None:
             self._finish_lane(lane, ended)
 
+    def _read_chunk(self) -> None:
+        """Read one chunk of one reading; readings take turns. Such a pass adds nothing, and no monitor sees it."""
+        if not self._readings:
+            return
+        reading = self._readings[0]
+        try:
+            if not reading.step(self._require_backend(), self._settings.PREFILL_CHUNK):
+                self._readings.rotate(-1)
+                return
+            self._forget(reading)
+            reading.finish()
+        except Exception as error:
+            self._fail(reading, error)
+
     # --- endings ----------------------------------------------------------------------------------------------------
 
     def _finish_lane(self, lane: Lane, reason: FinishReason) -> None:
@@ -337,16 +391,21 @@ class Scheduler:
         if lane.running.finish_choice(lane, reason):
             self._forget(lane.running)
 
-    def _fail(self, running: RunningRequest, error: Exception) -> None:
+    def _fail(self, running: RunningRequest | Reading[Any], error: Exception) -> None:
         if not isinstance(error, MillmError):
             log.error("a request failed", exc_info=error)
+            doing = "Reading the input" if isinstance(running, Reading) else "Writing the answer"
             error = GenerationFailed(
-                f"Writing the answer failed: {type(error).__name__}: {error}",
+                f"{doing} failed: {type(error).__name__}: {error}",
                 remedy="The log file has the full report.",
             )
         self._end_request(running, error)
 
-    def _end_request(self, running: RunningRequest, error: MillmError) -> None:
+    def _end_request(self, running: RunningRequest | Reading[Any], error: MillmError) -> None:
+        if isinstance(running, Reading):
+            self._forget(running)
+            running.fail(error)
+            return
         for lane in [lane for lane in self._lanes if lane.running is running]:
             self._drop_lane(lane)
             if lane.capture is not None:
@@ -374,8 +433,10 @@ class Scheduler:
             self._rows[row] = self._rows[-1]
             self._rows.pop()
 
-    def _forget(self, running: RunningRequest) -> None:
+    def _forget(self, running: RunningRequest | Reading[Any]) -> None:
         with self._idle:
+            if isinstance(running, Reading) and running in self._readings:
+                self._readings.remove(running)
             if running in self._running:
                 self._running.remove(running)
                 if running.started is not None:

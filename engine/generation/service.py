@@ -5,13 +5,35 @@ figures.
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TypeVar
 
 from engine.config import EngineSettings
-from engine.errors import ContextLengthExceeded, InvalidParameter, ModelBusy, ModelNotLoaded
+from engine.errors import ContextLengthExceeded, InvalidParameter, MillmError, ModelBusy, ModelNotLoaded
+from engine.generation.constraint import CompiledConstraint
+from engine.generation.constraints.compiler import ConstraintCompiler
+from engine.generation.embeddings import (
+    Embedded,
+    Embedding,
+    EmbeddingRequest,
+    PreparedEmbeddings,
+    check_lengths,
+    tokenize,
+)
 from engine.generation.lane import PreparedRequest, RequestHandle
 from engine.generation.prompts import GENERIC_TURN_END, PreparedPrompt, prepare_chat, prepare_text
-from engine.generation.request import ChatInput, Delta, GenerationRequest
+from engine.generation.reading import Reading, numbered
+from engine.generation.request import ChatInput, Delta, GenerationRequest, TextInput
+from engine.generation.response_format import ResponseFormat
 from engine.generation.scheduler import QueueStats, Scheduler
+from engine.generation.scoring import (
+    PreparedScoring,
+    Scored,
+    Scoring,
+    ScoringRequest,
+    check_vocabulary,
+    prepare_input,
+)
 from engine.generation.worker import EngineThread
 from engine.library.repositories.profiles import ProfileRepository
 from engine.models.shelf import LoadedModel, ModelShelf
@@ -23,6 +45,8 @@ from engine.steering.resolve import ResolvedSteering, resolve
 from engine.steering.stored import StoredProfile, dial_bounds, read_stored
 
 __all__ = ["GenerationService", "PreparedPrompt", "PreparedRequest", "QueueStats", "RequestHandle"]
+
+T = TypeVar("T")
 
 
 class GenerationService:
@@ -44,12 +68,19 @@ class GenerationService:
         self._bounds = dial_bounds(settings)
         self._scheduler = scheduler
         self._thread = thread
+        self._constraints = ConstraintCompiler(
+            settings.STRUCTURED_OUTPUT_GRAMMAR_CACHE, settings.STRUCTURED_OUTPUT_COMPILE_TIMEOUT
+        )
+        scheduler.on_backend_change(self._constraints.drop)
 
     def prepare(self, request: GenerationRequest) -> PreparedRequest:
         """Render and tokenize ``request`` for the resident model and resolve its caps; takes milliseconds.
 
+        A ``response_format`` the model has not compiled yet is compiled meanwhile (see :meth:`compile_constraint`).
+
         Raises :class:`ModelNotLoaded` when ``request.model`` is not resident, :class:`ContextLengthExceeded` when
-        prompt plus cap do not fit the window, :class:`InvalidParameter` and :class:`NoChatTemplate` for the input.
+        prompt plus cap do not fit the window, :class:`InvalidParameter` and :class:`NoChatTemplate` for the input,
+        :class:`ResponseFormatUnsupported` when the constraint cannot be compiled.
         """
         loaded = self._resident(request.model)
         tokenizer = loaded.backend.tokenizer
@@ -77,6 +108,13 @@ class GenerationService:
             or not loaded.backend.capabilities.batching
             or not self._settings.ENABLE_CONTINUOUS_BATCHING
         )
+        steering = self._steering(request)
+        capture = self._capture(request, prompts, caps)
+        constraint = None
+        if request.response_format is not None:
+            # What was cut by a stop would look finished, and only the model itself may end a document.
+            own_stops = ()
+            constraint = self._constraints.get(tokenizer, request.response_format)
         return PreparedRequest(
             request,
             loaded,
@@ -84,11 +122,20 @@ class GenerationService:
             caps,
             continues,
             solo,
-            self._steering(request),
-            self._capture(request, prompts, caps),
+            steering,
+            capture,
             own_stops,
             notes,
+            constraint,
         )
+
+    def compile_constraint(self, model: str, asked: ResponseFormat) -> Future[CompiledConstraint]:
+        """Begin to compile ``asked`` for the resident model; :meth:`prepare` then finds it at once.
+
+        For a caller that may leave meanwhile: cancelling the future is leaving. Raises :class:`ModelNotLoaded`; the
+        future raises :class:`ResponseFormatUnsupported`.
+        """
+        return self._constraints.begin(self._resident(model).backend.tokenizer, asked)
 
     def submit(self, prepared: PreparedRequest, sink: Callable[[Delta], None]) -> RequestHandle:
         """Queue a prepared request; ``sink`` gets its deltas on the engine thread and must return at once.
@@ -96,11 +143,87 @@ class GenerationService:
         Raises :class:`QueueFull`, :class:`ModelBusy` while the model is being unloaded or was replaced since
         ``prepare``.
         """
-        if self._shelf.resident is not prepared.loaded:
-            raise ModelBusy(
-                f"The model {prepared.model_name!r} was unloaded before the request could start.", retry_after=5
-            )
+        self._check_resident(prepared.loaded)
         return self._scheduler.submit(prepared, sink, self._thread.wake)
+
+    # --- scoring and embeddings -------------------------------------------------------------------------------------
+
+    def prepare_scoring(self, request: ScoringRequest) -> PreparedScoring:
+        """Render and tokenize every prompt of ``request``; nothing runs yet.
+
+        Raises as :meth:`prepare`, and :class:`InvalidScoringRequest` for a token outside the vocabulary or a prompt
+        without tokens, :class:`NoChatTemplate` for conversations. With several inputs the message ends with
+        ``(prompt i)`` or ``(conversation i)``.
+        """
+        loaded = self._resident(request.model)
+        check_vocabulary(request.allowed_token_ids, loaded.info.vocab_size)
+        count = len(request.input.prompts) if isinstance(request.input, TextInput) else len(request.input)
+        if not count:
+            field = "prompt" if isinstance(request.input, TextInput) else "messages"
+            raise InvalidParameter(f"'{field}' holds nothing to score.", param=field)
+        prompts: list[PreparedPrompt] = []
+        notes: list[str] = []
+        for place in range(count):
+            try:
+                prompt, more = prepare_input(loaded.backend.tokenizer, request, loaded.record.name, place)
+                self._check_window(loaded, prompt)
+            except MillmError as error:
+                raise numbered(error, request.label if count > 1 else None, place) from error
+            prompts.append(prompt)
+            notes.extend(note for note in more if note not in notes)
+        capture = None
+        if request.activations is not None:
+            texts = isinstance(request.input, TextInput)
+            require_one_answer(choices=1, prompts=count if texts else 1, extra_messages=not texts and count > 1)
+            capture = resolve_capture(
+                request.activations,
+                self._desk.state.attachments,
+                len(prompts[0].token_ids),
+                1,
+                limits=CaptureLimits.from_settings(self._settings),
+                scoring=True,
+            )
+        return PreparedScoring(request, loaded, tuple(prompts), capture, tuple(notes))
+
+    def score(self, prepared: PreparedScoring) -> Future[Scored]:
+        """Queue a scoring request; cancelling the future ends it, queued or running. Raises as :meth:`submit`.
+
+        The future raises :class:`NonFiniteLogits`, :class:`InsufficientMemory`, :class:`RequestCancelled` when the
+        program ends, :class:`ModelBusy` when the model is taken away.
+        """
+        return self._read(Scoring(prepared))
+
+    def prepare_embeddings(self, request: EmbeddingRequest) -> PreparedEmbeddings:
+        """Tokenize every text of ``request`` and measure all of them; nothing runs yet.
+
+        Raises as :meth:`prepare`; :class:`ContextLengthExceeded` names up to 16 texts that are too long.
+        """
+        request.check_count(self._settings.EMBEDDINGS_MAX_INPUTS)
+        loaded = self._resident(request.model)
+        token_ids = tokenize(loaded.backend.tokenizer, request, loaded.info.vocab_size)
+        check_lengths(request, token_ids, loaded.info.context_length, loaded.record.name)
+        return PreparedEmbeddings(request, loaded, token_ids)
+
+    def embed(self, prepared: PreparedEmbeddings) -> Future[Embedded]:
+        """Queue an embeddings request; as :meth:`score`. The future raises :class:`EmbeddingVectorInvalid` too."""
+        return self._read(Embedding(prepared))
+
+    def _read(self, reading: Reading[T]) -> Future[T]:
+        self._check_resident(reading.loaded)
+        self._scheduler.submit_reading(reading, self._thread.wake)
+        return reading.future
+
+    def _check_window(self, loaded: LoadedModel, prompt: PreparedPrompt) -> None:
+        window, length = loaded.info.context_length, len(prompt.token_ids)
+        if length + 1 > window:
+            raise ContextLengthExceeded(
+                f"The prompt has {length} tokens and max_tokens asks for 1; the context window of "
+                f"{loaded.record.name!r} is {window} tokens.",
+                details={"context_length": window, "prompt_tokens": length, "max_tokens": 1},
+                remedy="Shorten the prompt.",
+            )
+
+    # --- figures ----------------------------------------------------------------------------------------------------
 
     def stats(self) -> QueueStats:
         """The queue's figures now."""
@@ -130,6 +253,12 @@ class GenerationService:
             limits=CaptureLimits.from_settings(self._settings),
             first_position_steered=self._settings.STEER_FIRST_POSITION,
         )
+
+    def _check_resident(self, loaded: LoadedModel) -> None:
+        if self._shelf.resident is not loaded:
+            raise ModelBusy(
+                f"The model {loaded.record.name!r} was unloaded before the request could start.", retry_after=5
+            )
 
     def _resident(self, name: str) -> LoadedModel:
         loaded = self._shelf.resident

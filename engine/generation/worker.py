@@ -11,7 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import TypeVar
+from typing import Any, TypeVar
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ class EngineThread:
     def __init__(self, tick: Callable[[], bool]) -> None:
         self._tick = tick
         self._wakeup = threading.Condition()
-        self._jobs: deque[Callable[[], None]] = deque()
+        self._jobs: deque[tuple[Future[Any], Callable[[], None]]] = deque()
         self._poked = False
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
@@ -70,7 +70,7 @@ class EngineThread:
             if self._stopping:
                 future.cancel()
                 return future
-            self._jobs.append(carry_out)
+            self._jobs.append((future, carry_out))
             self._wakeup.notify()
         return future
 
@@ -81,12 +81,17 @@ class EngineThread:
                 while not (more or self._poked or self._jobs or self._stopping):
                     self._wakeup.wait()
                 self._poked = False
-                if self._stopping:
-                    return
                 jobs = list(self._jobs)
                 self._jobs.clear()
-            for job in jobs:
-                job()
+                stopping = self._stopping
+            for future, job in jobs:
+                if stopping:
+                    # Whoever waits for the result must not wait for ever.
+                    future.cancel()
+                else:
+                    job()
+            if stopping:
+                return
             try:
                 more = self._tick()
             except Exception:

@@ -1,0 +1,223 @@
+"""Import of an SAE that is on this machine: read once, described, and remembered with what was assumed.
+
+By reference its files stay where they are and are never changed; as a copy they go with the row. A refused import
+leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from engine.actions.saes.errors import SaeFilesDamaged
+from engine.actions.saes.files import SaeFolder
+from engine.actions.saes.measuring import Measurer
+from engine.actions.saes.places import checked_id, checked_layer, origin_of, usable_place, width_label
+from engine.actions.saes.rooms import Rooms, in_mb
+from engine.errors import InsufficientMemory
+from engine.events import SaesChanged
+from engine.library.errors import SaeAlreadyExists
+from engine.library.records import NewSae, SaeRecord, SaeSource, SaeStatus
+from engine.saes.config import SaeConfig
+from engine.saes.errors import SaeLoadFailed
+from engine.saes.path_facts import l0_from_path, width_from_path
+
+if TYPE_CHECKING:
+    from engine.saes.formats import Detected
+    from engine.saes.sae import Sae
+
+log = logging.getLogger(__name__)
+
+
+class Importer:
+    """Adds SAEs to the library and takes copies away again."""
+
+    def __init__(self, rooms: Rooms, measurer: Measurer, folder: SaeFolder) -> None:
+        self._rooms = rooms
+        self._measurer = measurer
+        self._folder = folder
+        # One import at a time, so that the same files twice at once make one row; short work on the copies beside it.
+        self._importing = threading.Lock()
+        self._files = threading.Lock()
+
+    def import_local(
+        self, path: Path, *, sae_id: str | None = None, layer: int | None = None, copy: bool = False
+    ) -> tuple[SaeRecord, bool]:
+        """The row of the SAE at ``path``, and whether it is new. Blocks while the files are read; not for a window.
+
+        The very same files again give the row there is, with a ``layer`` given now taken over. Raises
+        :class:`InvalidParameter`, :class:`SaeFilesDamaged`, :class:`SaeAlreadyExists` for an id that is taken, the
+        errors of :func:`engine.saes.formats.detect`, :class:`SaeNotSteerable`, :class:`InsufficientMemory` and, for
+        copies, :class:`InsufficientDisk` and :class:`DataDirectoryUnusable`.
+        """
+        if sae_id is not None:
+            checked_id(sae_id)
+        checked_layer(layer)
+        place = usable_place(path)
+        try:
+            with self._importing:
+                record, sae, created = self._import(place, sae_id, layer, copy)
+        except SaeLoadFailed as error:
+            # The files are the caller's, so this is no failure of ours.
+            raise SaeFilesDamaged(
+                error.message, param=error.param or "path", details=error.details, remedy=error.remedy
+            ) from error
+        # The passes take their time, and other imports need not wait for them.
+        return self._measurer.measure_if_fitting(record, sae), created
+
+    def _import(
+        self, place: Path, sae_id: str | None, layer: int | None, copy: bool
+    ) -> tuple[SaeRecord, Sae | None, bool]:
+        from engine.saes.formats import detect
+
+        detected = detect(place)
+        detected.config.require_steerable()
+        try:
+            digest = detected.digest()
+        except OSError as error:
+            raise SaeLoadFailed(
+                f"{detected.files[0].name} cannot be read: {error.strerror or error}.", param="path"
+            ) from error
+        there = self._rooms.library.saes.by_files_hash(digest)
+        if there is not None:
+            return self._again(there, detected, layer, copy=copy, digest=digest), None, False
+        sae = _read(detected, layer)
+        new = _row(detected, sae.config, sae_id, digest)
+        record, created = self._add(new, detected, copy=copy)
+        self._rooms.events.publish(SaesChanged())
+        return record, sae, created
+
+    def remove(self, record: SaeRecord) -> int:
+        """Forget an SAE and remove its files where they are ours; the bytes that are free again."""
+        with self._files:
+            if record.copied:
+                self._folder.mark(record.id)
+            self._rooms.library.saes.remove(record.id)
+            return self._folder.discard(record.id) if record.copied else 0
+
+    def sweep(self) -> list[str]:
+        """Remove what a killed import or removal left. For the start of the program."""
+        with self._files:
+            return self._folder.sweep(self._owns_files)
+
+    # --- steps ------------------------------------------------------------------------------------------------------
+
+    def _add(self, new: NewSae, detected: Detected, *, copy: bool) -> tuple[SaeRecord, bool]:
+        if not copy:
+            return self._rooms.library.saes.add_or_find(new, replace_failed=True)
+        assert new.files_sha256 is not None
+        self._refuse_taken(new.id)
+        with self._folder.staged(detected, new.id, new.files_sha256) as staged:
+            with self._files:
+                self._refuse_taken(new.id)
+                failed = self._rooms.library.saes.get(new.id)
+                if failed is not None and failed.copied:
+                    # What is left of an attempt that ended in an error gives way with its row.
+                    self._folder.discard(new.id)
+                placed = replace(new, local_path=str(self._folder.put(staged)), copied=True)
+                try:
+                    record, created = self._rooms.library.saes.add_or_find(placed, replace_failed=True)
+                except BaseException:
+                    self._folder.discard(new.id)
+                    raise
+                if created:
+                    self._folder.settle(new.id)
+                else:
+                    self._folder.discard(new.id)
+                return record, created
+
+    def _again(self, there: SaeRecord, detected: Detected, layer: int | None, *, copy: bool, digest: str) -> SaeRecord:
+        """The row of files that are in the library, with what this import says anew taken over."""
+        changes: dict[str, object] = {}
+        if layer is not None and layer != there.trained_layer:
+            changes["trained_layer"] = layer
+            changes["assumed"] = (*there.assumed, f"Layer {layer} was given by hand.")
+            changes["config"] = {**there.config, "layer": layer}
+        gone = there.local_path is None or not Path(there.local_path).exists()
+        if copy and (gone or not there.copied):
+            with self._folder.staged(detected, there.id, digest) as staged, self._files:
+                changes |= {"local_path": str(self._folder.put(staged)), "copied": True}
+                try:
+                    record = self._rooms.library.saes.update(there.id, **changes)
+                except BaseException:
+                    self._folder.discard(there.id)
+                    raise
+                self._folder.settle(there.id)
+        else:
+            if gone:
+                changes |= {"local_path": str(detected.files[0]), "copied": False}
+            if not changes:
+                return there
+            record = self._rooms.library.saes.update(there.id, **changes)
+        self._rooms.events.publish(SaesChanged())
+        return record
+
+    def _refuse_taken(self, sae_id: str) -> None:
+        """Early, so that nothing is copied in vain; the library has the last word."""
+        taken = self._rooms.library.saes.get(sae_id)
+        if taken is not None and taken.status is not SaeStatus.ERROR:
+            raise SaeAlreadyExists(
+                f"The library has an SAE with the id {sae_id!r} already.",
+                param="sae_id",
+                details={"existing_sae_id": sae_id},
+                remedy="Use that one, or give this one another id.",
+            )
+
+    def _owns_files(self, sae_id: str) -> bool:
+        record = self._rooms.library.saes.get(sae_id)
+        if record is None or not record.copied or record.local_path is None:
+            return False
+        return Path(record.local_path).is_relative_to(self._folder.root / sae_id)
+
+
+def _read(detected: Detected, layer: int | None) -> Sae:
+    """The SAE as stored, on the CPU: only the values tell whether it is whole and which way round it lies."""
+    import torch
+
+    from engine.models.devices import available_memory
+    from engine.saes.formats import estimate_bytes, load_detected
+
+    needed, free = estimate_bytes(detected, detected.config.dtype), available_memory(torch.device("cpu"))
+    if needed > free:
+        raise InsufficientMemory(
+            f"The SAE takes {in_mb(needed):g} MB to be read and {in_mb(free):g} MB are available.",
+            details={"projected_mb": in_mb(needed), "free_mb": in_mb(free), "device": "cpu"},
+            remedy="Close other programs, or choose an SAE with fewer features.",
+        )
+    return load_detected(detected, layer=layer)
+
+
+def _row(detected: Detected, config: SaeConfig, sae_id: str | None, digest: str) -> NewSae:
+    weights = detected.files[0]
+    origin = origin_of(detected.folder, weights, config.layer)
+    named = sae_id if sae_id is not None else origin.sae_id
+    return NewSae(
+        id=named,
+        name=named,
+        source=SaeSource.LOCAL,
+        repository_id=origin.repository_id,
+        revision=origin.revision,
+        format=config.source_format.value,
+        architecture=config.architecture.value,
+        d_in=config.d_in,
+        d_sae=config.d_sae,
+        k=config.k,
+        trained_on=config.model_name,
+        trained_layer=config.layer,
+        hook_name=config.hook_name,
+        width=width_from_path(weights) or width_label(config.d_sae),
+        average_l0=l0_from_path(weights),
+        source_l0=config.source_l0,
+        source_variance_explained=config.source_variance_explained,
+        file_size_bytes=detected.size_bytes,
+        local_path=str(weights),
+        files_sha256=digest,
+        dtype=config.dtype,
+        normalize_activations=config.normalize_activations.value,
+        apply_b_dec_to_input=config.apply_b_dec_to_input,
+        assumed=config.assumed,
+        config=config.as_dict(),
+    )

@@ -1,0 +1,248 @@
+"""Circuits: features on several layers with their evidence, one dial over all, and claims on the layers they hold."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+from engine.actions.steering.activation import holds_live_keys, mark_composed, stop_circuit
+from engine.actions.steering.change import SteeringActions, each_alone
+from engine.actions.steering.circuit_results import (
+    ActivatedCircuit,
+    CircuitList,
+    CircuitSummary,
+    DeactivatedCircuit,
+    DeletedCircuit,
+    DialledCircuit,
+    ImportedCircuit,
+    ReleasedClaims,
+)
+from engine.actions.steering.cluster_import import document_text
+from engine.actions.steering.rows import may_rename, require_circuit, stored_circuit
+from engine.actions.steering.serving import Asked, activate, serve_anew
+from engine.documents.errors import DocumentInvalid
+from engine.documents.evidence import TOP_RUNG
+from engine.documents.imports import import_circuit
+from engine.documents.verdicts import judge_circuit
+from engine.errors import InvalidParameter, MillmError
+from engine.events import CircuitsChanged, ClustersChanged, ProfilesChanged
+from engine.library.records import CircuitRecord, NewCircuit, ServingMode
+from engine.steering.claims import Claim
+from engine.steering.dial import circuit_setting
+from engine.steering.errors import AmbiguousActiveCircuit, NoActiveCircuit
+from engine.steering.gate import require_validated
+
+MAX_PAGE = 200
+
+
+class CircuitActions(SteeringActions):
+    """What can be done with circuits. One that is not there raises :class:`CircuitNotFound`."""
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+
+    def list(
+        self, *, min_rung: int = 0, serveable: bool | None = None, limit: int = 50, offset: int = 0
+    ) -> CircuitList:
+        """Circuits of at least ``min_rung``, newest first. Raises :class:`InvalidParameter`."""
+        _require_within("min_rung", min_rung, 0, TOP_RUNG)
+        _require_within("limit", limit, 1, MAX_PAGE)
+        _require_within("offset", offset, 0, None)
+        page = self._library.circuits.list(min_rung=min_rung, serveable=serveable, limit=limit, offset=offset)
+        active = self._library.circuits.active()
+        summaries = tuple(CircuitSummary(each) for each in page.circuits)
+        return CircuitList(summaries, active[0].id if active else None, page.total)
+
+    def get(self, circuit_id: str) -> CircuitSummary:
+        """One circuit, with whether it steers now."""
+        return self._summary(require_circuit(self._library.circuits, circuit_id))
+
+    def active(self) -> tuple[CircuitSummary, ...]:
+        """The active circuits, by id, each with whether it steers now."""
+        return tuple(self._summary(each) for each in self._library.circuits.active())
+
+    def active_single(self) -> CircuitSummary | None:
+        """The active circuit, the first by id where there are several, or None."""
+        return next(iter(self.active()), None)
+
+    def claims(self) -> tuple[Claim, ...]:
+        """Every layer that is held, by layer."""
+        return tuple(
+            Claim(each.circuit_id, each.circuit_name, each.layer, frozenset(each.steering_keys), each.composed)
+            for each in self._library.claims.live()
+        )
+
+    def export(self, circuit_id: str) -> dict[str, Any]:
+        """The author's document, every unknown key included. Raises :class:`DocumentInvalid` when it is damaged."""
+        record = require_circuit(self._library.circuits, circuit_id)
+        try:
+            raw: dict[str, Any] = json.loads(record.definition)
+        except ValueError as error:
+            raise DocumentInvalid(
+                f"The stored document of the circuit {record.name!r} is damaged: {error}.",
+                details={"circuit_id": record.id, "errors": []},
+                remedy="Delete the circuit and import its document again.",
+            ) from error
+        return raw
+
+    # --- import and removal -----------------------------------------------------------------------------------------
+
+    def import_document(self, raw: bytes, *, on_conflict: str = "rename", origin: str = "import") -> ImportedCircuit:
+        """Store the circuit document in ``raw``; never activates it. ``origin`` says where it came from.
+
+        Raises :class:`DocumentRefused`, :class:`CircuitAlreadyExists` with ``on_conflict`` ``fail``,
+        :class:`InvalidParameter`.
+        """
+        rename = may_rename(on_conflict)
+        document = import_circuit(raw)
+        definition = document.definition
+        with self._lock:
+            verdict = judge_circuit(document, self._desk.state.attached, self._bounds)
+            record = self._library.circuits.add(
+                NewCircuit(
+                    definition.name,
+                    document_text(document.raw),
+                    definition.narrative,
+                    rung=document.rung,
+                    edge_count=len(definition.edges),
+                    layers=document.layers,
+                    per_sae_warnings=tuple(each.as_dict() for each in verdict.layers),
+                    serveable=verdict.serveable,
+                    intensity=document.intensity,
+                    provenance={"imported_at": datetime.now(UTC).isoformat(), "origin": origin},
+                ),
+                rename=rename,
+            )
+        self._publish(CircuitsChanged())
+        return ImportedCircuit(self._summary(record), verdict.warnings)
+
+    def delete(self, circuit_id: str) -> DeletedCircuit:
+        """Delete a circuit, deactivating it first where it is active; the cluster of its slice stays in the library."""
+        with self._change() as change:
+            record = require_circuit(change.step.circuits, circuit_id)
+            cleared = record.is_active and stop_circuit(change, record)
+            change.step.circuits.remove(circuit_id)
+            mark_composed(change)
+        self._publish(*_changed(record))
+        return DeletedCircuit(circuit_id, cleared)
+
+    # --- in force ---------------------------------------------------------------------------------------------------
+
+    def activate(
+        self,
+        circuit_id: str,
+        *,
+        acknowledge_unvalidated: bool = False,
+        allow_layer_overlap: bool = False,
+        intensity: object = None,
+    ) -> ActivatedCircuit:
+        """Serve a circuit at ``intensity``, else at the document's, else at the row's; or refuse and change nothing.
+
+        Raises as :func:`engine.actions.steering.serving.activate` does.
+        """
+        asked = Asked(acknowledge_unvalidated, allow_layer_overlap, intensity)
+        with self._change() as change:
+            record = require_circuit(change.step.circuits, circuit_id)
+            result = activate(change, record, asked, allow_concurrent=self._settings.CIRCUIT_ALLOW_CONCURRENT)
+        self._publish(CircuitsChanged(), ClustersChanged(), ProfilesChanged())
+        return result
+
+    def deactivate(self, circuit_id: str) -> DeactivatedCircuit:
+        """Stop serving a circuit, with the cluster that serves its slice, and release its layers."""
+        with self._change() as change:
+            before = require_circuit(change.step.circuits, circuit_id)
+            cleared = before.is_active and stop_circuit(change, before)
+            record = require_circuit(change.step.circuits, circuit_id)
+        if before.is_active:
+            self._publish(*_changed(before))
+        return DeactivatedCircuit(self._summary(record), cleared)
+
+    def set_intensity(
+        self, intensity: object, *, reapply: bool = True, acknowledge_unvalidated: bool = False
+    ) -> DialledCircuit:
+        """Set the dial of the one active circuit, a number from 0 to 2 held inside the configured bounds.
+
+        The evidence gate is asked again. What cannot be applied is stored all the same and said in the warnings.
+        Raises :class:`NoActiveCircuit`, :class:`AmbiguousActiveCircuit`, :class:`UnvalidatedCircuit`,
+        :class:`SteeringInvalid`.
+        """
+        reapplied = False
+        warnings: tuple[str, ...] = ()
+        with self._change() as change:
+            record = _the_active_one(change.step.circuits.active())
+            require_validated(record.id, record.rung, acknowledged=acknowledge_unvalidated)
+            value = circuit_setting(intensity, self._bounds)
+            stored_circuit(record)
+            record = change.step.circuits.update(record.id, intensity=value)
+            if record.serving_mode is ServingMode.SLICE_FALLBACK:
+                warnings = ("Not applied: a slice of it is served by a cluster, whose own dial decides.",)
+            elif reapply:
+                try:
+                    warnings, reapplied = serve_anew(change, record, value), True
+                except MillmError as error:
+                    warnings = (f"Not applied: {error.one_line()}",)
+        # By now the draft has the number under which it was put in place.
+        superseded = reapplied and self._desk.state.version != change.draft.state.version
+        self._publish(CircuitsChanged())
+        return DialledCircuit(self._summary(record), reapplied, superseded, warnings)
+
+    def release_claims(self, circuit_id: str) -> ReleasedClaims:
+        """Let go of a circuit's layers, so that others may claim them; what it steers stays."""
+        with self._change() as change:
+            record = require_circuit(change.step.circuits, circuit_id)
+            released = change.step.claims.release(circuit_id)
+            mark_composed(change)
+        warnings: tuple[str, ...] = ()
+        if released and record.is_active:
+            warnings = (f"'{record.name}' goes on steering; another circuit may now claim the same layers.",)
+        if released:
+            self._publish(CircuitsChanged())
+        return ReleasedClaims(circuit_id, released, warnings)
+
+    def release_all(self) -> tuple[str, ...]:
+        """No circuit is active any more: the model has left. Returns the parts that failed, which are logged."""
+
+        def desk() -> None:
+            with self._desk.changes() as draft:
+                for one in draft.state.circuits:
+                    self._desk.stop_circuit(one.circuit_id)
+
+        with self._lock:
+            failed = each_alone(
+                {
+                    "the serving circuits": desk,
+                    "the circuits": self._library.circuits.reset_after_restart,
+                    "the claims": self._library.claims.reset_after_restart,
+                }
+            )
+        self._publish(CircuitsChanged())
+        return failed
+
+    def _summary(self, record: CircuitRecord) -> CircuitSummary:
+        return CircuitSummary(record, holds_live_keys(self._desk.state, record))
+
+
+def _the_active_one(active: list[CircuitRecord]) -> CircuitRecord:
+    if not active:
+        raise NoActiveCircuit("No circuit is active, so there is no dial to set.", remedy="Activate a circuit first.")
+    if len(active) > 1:
+        listed = [{"id": each.id, "name": each.name} for each in active]
+        names = " and ".join(f"'{each.name}'" for each in active)
+        raise AmbiguousActiveCircuit(
+            f"Several circuits are active ({names}); one dial cannot be all of theirs.",
+            details={"active_circuits": listed},
+            remedy="Deactivate all but one.",
+        )
+    return active[0]
+
+
+def _changed(record: CircuitRecord) -> tuple[CircuitsChanged | ClustersChanged, ...]:
+    if record.serving_mode is ServingMode.SLICE_FALLBACK:
+        return (CircuitsChanged(), ClustersChanged())
+    return (CircuitsChanged(),)
+
+
+def _require_within(name: str, value: int, least: int, most: int | None) -> None:
+    if isinstance(value, bool) or value < least or (most is not None and value > most):
+        wanted = f"from {least} to {most}" if most is not None else f"from {least}"
+        raise InvalidParameter(f"Invalid value for '{name}': expected a whole number {wanted}.", param=name)

@@ -1,0 +1,277 @@
+"""Profiles: hand-made steering under a name. Activating, deactivating and deleting work on clusters' rows too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from engine.actions.steering.activation import (
+    label_only,
+    put_in_force,
+    serving_profile,
+    stop_circuits_served_by,
+    stop_every_circuit,
+    take_out_of_force,
+)
+from engine.actions.steering.change import SteeringActions, each_alone
+from engine.actions.steering.results import (
+    ActivatedProfile,
+    DeactivatedProfile,
+    DeletedProfile,
+    ProfileList,
+    ProfileSummary,
+)
+from engine.actions.steering.rows import checked_steering, may_rename, require_profile
+from engine.documents.errors import IsClusterDocument
+from engine.documents.imports import import_profile
+from engine.documents.profile import profile_document
+from engine.errors import InvalidParameter
+from engine.events import CircuitsChanged, ClustersChanged, Event, ProfilesChanged
+from engine.library.records import CircuitRecord, NewProfile, ProfileKind, ProfileRecord
+from engine.steering.errors import SteeringInvalid
+from engine.steering.live import LiveState
+from engine.steering.moves import find_attachment, place_of
+from engine.steering.stored import read_stored
+from engine.steering.targets import listed
+
+_EDITABLE = ("name", "description", "steering", "model_id", "sae_id", "layer")
+
+
+class ProfileActions(SteeringActions):
+    """What can be done with profiles. A profile that is not there raises :class:`ProfileNotFound`."""
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+
+    def list(self, kind: ProfileKind | None = None) -> ProfileList:
+        """Every profile, clusters among them unless one ``kind`` is asked for, by name."""
+        return ProfileList(tuple(ProfileSummary(each) for each in self._library.profiles.list(kind)))
+
+    def get(self, profile_id: str) -> ProfileSummary:
+        """One profile."""
+        return ProfileSummary(require_profile(self._library.profiles, profile_id))
+
+    def active(self) -> ProfileSummary | None:
+        """The active profile or cluster, None when none is."""
+        record = self._library.profiles.active()
+        return None if record is None else ProfileSummary(record)
+
+    # --- making and editing -----------------------------------------------------------------------------------------
+
+    def create(
+        self,
+        name: str,
+        *,
+        description: str | None = None,
+        steering: object = None,
+        model_id: str | None = None,
+        sae_id: str | None = None,
+        layer: int | None = None,
+    ) -> ProfileSummary:
+        """Store a profile. ``steering`` maps feature indices (numbers or digits) to strengths; none is allowed.
+
+        Raises :class:`ProfileAlreadyExists`, :class:`SteeringInvalid` for the strengths, :class:`InvalidParameter` for
+        the rest.
+        """
+        strengths = {} if steering is None else checked_steering(steering)
+        with self._lock:
+            record = self._library.profiles.add(
+                NewProfile(name, description, model_id=model_id, sae_id=sae_id, layer=layer, steering=strengths)
+            )
+        self._publish(ProfilesChanged())
+        return ProfileSummary(record)
+
+    def save_current(
+        self, name: str, description: str | None = None, *, sae_id: str | None = None, layer: int | None = None
+    ) -> ProfileSummary:
+        """Store the hand-set values of one attached SAE, whether they are switched on or not.
+
+        Without ``sae_id`` and ``layer`` it is the one that has values, or the first attached when none has. Raises
+        :class:`SaeNotAttached`, :class:`InvalidParameter` naming the SAEs when several have values,
+        :class:`ProfileAlreadyExists`.
+        """
+        with self._lock:
+            state = self._desk.state
+            place = _place_to_save(state, sae_id, layer)
+            record = self._library.profiles.add(
+                NewProfile(
+                    name,
+                    description,
+                    model_id=None if state.stream is None else state.stream.model_name,
+                    sae_id=place[0],
+                    layer=place[1],
+                    steering=dict(sorted(state.entry(place).values.items())),
+                )
+            )
+        self._publish(ProfilesChanged())
+        return ProfileSummary(record)
+
+    def update(self, profile_id: str, changes: Mapping[str, object]) -> ProfileSummary:
+        """Set the fields named in ``changes`` and keep the rest; ``steering`` replaces all strengths.
+
+        Of the active profile too only the row changes: what steers stays until it is activated again. Raises
+        :class:`SteeringInvalid` for the strengths of a cluster, which belong to its document.
+        """
+        unknown = [key for key in changes if key not in _EDITABLE]
+        if unknown:
+            raise InvalidParameter(
+                f"A profile has no field to edit called {unknown[0][:40]!r}.",
+                param=unknown[0][:40],
+                remedy=f"Fields to edit are {', '.join(_EDITABLE)}.",
+            )
+        wanted = dict(changes)
+        with self._change() as change:
+            record = require_profile(change.step.profiles, profile_id)
+            if "steering" in wanted:
+                if record.source_kind is ProfileKind.CLUSTER:
+                    raise SteeringInvalid(
+                        "The strengths of a cluster belong to its document and cannot be edited.",
+                        param="steering",
+                        remedy="Save them as a profile under another name, and edit that one.",
+                    )
+                wanted["steering"] = checked_steering(wanted["steering"])
+            record = change.step.profiles.update(profile_id, **wanted)
+            change.desk.relabel_profile(serving_profile(read_stored(record), None))
+        self._publish(_changed(record))
+        return ProfileSummary(record)
+
+    def delete(self, profile_id: str) -> DeletedProfile:
+        """Delete a profile, deactivating it first where it is active."""
+        with self._change() as change:
+            record = require_profile(change.step.profiles, profile_id)
+            stopped = stop_circuits_served_by(change, profile_id)
+            cleared = record.is_active and take_out_of_force(change, profile_id)
+            change.step.profiles.remove(profile_id)
+        self._publish(_changed(record), *_circuits(stopped))
+        return DeletedProfile(profile_id, cleared, _stopped_with_their_cluster(stopped))
+
+    # --- in force ---------------------------------------------------------------------------------------------------
+
+    def activate(self, profile_id: str, *, apply_steering: bool = True) -> ActivatedProfile:
+        """Make a profile the active one. Its values become the whole hand-set set of the SAE it is bound to.
+
+        Every active circuit is deactivated first, with a warning each. Without ``apply_steering`` only the rows change:
+        what steers stays. Raises :class:`SteeringInvalid` when the SAE lacks its features, :class:`SaeNotAttached`,
+        :class:`InvalidParameter` when several SAEs would do; then nothing has changed.
+        """
+        with self._change() as change:
+            record = require_profile(change.step.profiles, profile_id)
+            if apply_steering:
+                stopped = stop_every_circuit(change)
+                in_force = put_in_force(change, record)
+                result = ActivatedProfile(
+                    profile_id, in_force.feature_count, (*_replaced(stopped, record), *in_force.warnings)
+                )
+            else:
+                before = change.step.profiles.active()
+                same = before is None or before.id == profile_id
+                stopped = () if before is None or same else stop_circuits_served_by(change, before.id)
+                label_only(change, record)
+                result = ActivatedProfile(profile_id, 0, _stopped_with_their_cluster(stopped))
+        self._publish(ProfilesChanged(), ClustersChanged(), *_circuits(stopped))
+        return result
+
+    def deactivate(self, profile_id: str, *, clear_steering: bool = True) -> DeactivatedProfile:
+        """Make a profile inactive; with ``clear_steering`` its values go, else they stay as hand-set ones.
+
+        One that is not active stays so, and nothing is cleared. A circuit whose slice it serves goes with it.
+        """
+        with self._change() as change:
+            record = require_profile(change.step.profiles, profile_id)
+            stopped = stop_circuits_served_by(change, profile_id)
+            cleared = record.is_active and take_out_of_force(change, profile_id, clear=clear_steering)
+        if record.is_active:
+            self._publish(_changed(record), *_circuits(stopped))
+        return DeactivatedProfile(profile_id, cleared, _stopped_with_their_cluster(stopped))
+
+    def release_all(self) -> tuple[str, ...]:
+        """No profile is active any more: the model has left. Returns the parts that failed, which are logged."""
+
+        def desk() -> None:
+            active = self._desk.state.profile
+            if active is not None:
+                self._desk.deactivate_profile(active.profile_id)
+
+        with self._lock:
+            failed = each_alone(
+                {"the active profile": desk, "the profiles": self._library.profiles.reset_after_restart}
+            )
+        self._publish(ProfilesChanged(), ClustersChanged())
+        return failed
+
+    # --- documents --------------------------------------------------------------------------------------------------
+
+    def export(self, profile_id: str) -> dict[str, Any]:
+        """A profile as a document. Raises :class:`IsClusterDocument` for a cluster, which has its own export."""
+        record = require_profile(self._library.profiles, profile_id)
+        if record.source_kind is ProfileKind.CLUSTER:
+            raise IsClusterDocument(
+                f"{record.name!r} is a cluster; the profile export writes profiles.",
+                details={"profile_id": record.id},
+                remedy="Export it as a cluster, which gives its whole document.",
+            )
+        return profile_document(
+            name=record.name,
+            description=record.description,
+            model_id=record.model_id,
+            sae_id=record.sae_id,
+            layer=record.layer,
+            steering=record.steering,
+            created_at=record.created_at.isoformat(),
+            updated_at=record.updated_at.isoformat(),
+            extras=record.extras,
+        )
+
+    def import_document(self, raw: bytes, *, on_conflict: str = "fail") -> ProfileSummary:
+        """Store the profile document in ``raw``; both shapes in circulation are read.
+
+        Raises :class:`DocumentRefused` (:class:`IsClusterDocument` for clusters), :class:`ProfileAlreadyExists`.
+        """
+        rename = may_rename(on_conflict)
+        document = import_profile(raw)
+        with self._lock:
+            record = self._library.profiles.add(
+                NewProfile(
+                    document.name,
+                    document.description,
+                    model_id=document.model_id,
+                    sae_id=document.sae_id,
+                    layer=document.layer,
+                    steering=document.steering,
+                    extras=document.extras,
+                ),
+                rename=rename,
+            )
+        self._publish(ProfilesChanged())
+        return ProfileSummary(record)
+
+
+def _place_to_save(state: LiveState, sae_id: str | None, layer: int | None) -> tuple[str, int]:
+    first = place_of(find_attachment(state, sae_id, layer))
+    fitting = [each for each in state.attached if sae_id in (None, each.sae_id) and layer in (None, each.layer)]
+    steered = [each for each in fitting if state.entry((each.sae_id, each.layer)).values]
+    if len(steered) > 1:
+        raise InvalidParameter(
+            f"A profile holds the values of one SAE, and several are steered: {listed(steered)}.",
+            param="sae_id",
+            details={"steered": [{"sae_id": each.sae_id, "layer": each.layer} for each in steered]},
+            remedy="Name one with 'sae_id' and 'layer'.",
+        )
+    return (steered[0].sae_id, steered[0].layer) if steered else first
+
+
+def _changed(record: ProfileRecord) -> Event:
+    return ClustersChanged() if record.source_kind is ProfileKind.CLUSTER else ProfilesChanged()
+
+
+def _circuits(stopped: tuple[CircuitRecord, ...]) -> tuple[Event, ...]:
+    return (CircuitsChanged(),) if stopped else ()
+
+
+def _replaced(stopped: tuple[CircuitRecord, ...], by: ProfileRecord) -> tuple[str, ...]:
+    return tuple(f"The circuit '{each.name}' was deactivated: '{by.name}' takes its place." for each in stopped)
+
+
+def _stopped_with_their_cluster(stopped: tuple[CircuitRecord, ...]) -> tuple[str, ...]:
+    return tuple(
+        f"The circuit '{each.name}' was deactivated: a slice of it was served by this cluster." for each in stopped
+    )

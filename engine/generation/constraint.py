@@ -1,0 +1,89 @@
+"""The constraint of one lane: which tokens its document may go on with, and whether the finished document is right.
+
+Knows masks and documents; the grammar behind it is ``constraints/``'s, the choice of a token the sampler's. A document
+is complete when, and only when, the model ended it with an end token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from engine.generation.constraints.validation import DocumentCheck
+from engine.generation.response_format import ResponseFormat
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from engine.generation.constraints.grammar import Matcher, Vocabulary
+
+
+class CompiledConstraint:
+    """A response format compiled for one tokenizer; lanes take their constraints from it.
+
+    Args:
+        eos_ids: All end tokens of the model. The grammar knows one of them, and where that may follow all may.
+
+    Raises :class:`ResponseFormatUnsupported`: the library refuses the schema or the tokenizer.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, asked: ResponseFormat, eos_ids: Collection[int]) -> None:
+        self._check = DocumentCheck(asked.effective_schema)
+        self._grammar = vocabulary.compile(asked.text)
+        self._eos_ids = frozenset(eos_ids)
+
+    def for_lane(self, vocab_size: int, device: torch.device | str) -> LaneConstraint:
+        """A constraint at the start of a document, for logits of width ``vocab_size`` on ``device``."""
+        return LaneConstraint(
+            self._grammar.matcher(), self._check, self._grammar.eos_id, self._eos_ids, vocab_size, device
+        )
+
+
+class LaneConstraint:
+    """Where one lane's document stands. Engine thread only."""
+
+    def __init__(
+        self,
+        matcher: Matcher,
+        check: DocumentCheck,
+        eos_id: int,
+        eos_ids: frozenset[int],
+        vocab_size: int,
+        device: torch.device | str,
+    ) -> None:
+        self._matcher = matcher
+        self._check = check
+        self._eos_id = eos_id
+        self._other_eos = [i for i in eos_ids if 0 <= i < vocab_size]
+        self._vocab_size = vocab_size
+        self._device = device
+        self._text: list[str] = []
+
+    def mask(self) -> Tensor:
+        """``[vocab]`` bool, true for tokens that may follow; ids past the tokenizer's (padding of the head) may not.
+
+        Unpacked with numpy: the kernels that constraint libraries ship for torch need a compiler at first use.
+        """
+        import numpy as np
+        import torch
+
+        bits = np.unpackbits(np.frombuffer(self._matcher.allowed(), dtype=np.uint8), bitorder="little")
+        allowed = np.zeros(self._vocab_size, dtype=bool)
+        width = min(self._vocab_size, bits.size)
+        allowed[:width] = bits[:width]
+        if allowed[self._eos_id]:
+            allowed[self._other_eos] = True
+        return torch.from_numpy(allowed).to(self._device)
+
+    def take(self, token_id: int) -> None:
+        """The lane chose ``token_id``, which is no end token."""
+        self._matcher.take(token_id)
+
+    def show(self, text: str) -> None:
+        """``text`` was added to the answer."""
+        self._text.append(text)
+
+    def complete(self) -> None:
+        """The model ended the document. Raises :class:`ConstrainedOutputInvalid` when it is not what was asked for."""
+        self._check.check("".join(self._text))

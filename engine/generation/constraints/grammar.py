@@ -1,0 +1,137 @@
+"""The one module that talks to the constraint library: outlines, with its llguidance backend.
+
+outlines makes the grammar of a schema and the library's view of a tokenizer. The matchers are llguidance's own, one
+for each lane, because outlines' logits processor serves one fixed batch and applies its masks with kernels that are
+compiled at first use. Nothing here runs on the engine thread but copying a matcher and asking it for masks.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from engine.generation.constraints.keywords import FIELD
+from engine.generation.errors import ConstrainedOutputInvalid, ResponseFormatUnsupported
+
+if TYPE_CHECKING:
+    from llguidance import LLMatcher
+
+    from engine.models.tokenizer import Tokenizer
+
+_PLAIN_ESCAPES = '"\\bfnrt'
+"""Escapes a document may use. Without ``\\u`` a name has one spelling, so no property can be written twice over."""
+
+
+class Vocabulary:
+    """A tokenizer as the constraint library sees it. Costs up to a second for a large one; made once for a model.
+
+    Raises :class:`ResponseFormatUnsupported` for a tokenizer without an end token, or one the library cannot read.
+    """
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        from outlines.backends.llguidance import LLGuidanceBackend
+        from outlines.models import Transformers
+
+        class VocabularyOnly(Transformers):
+            """A model of which outlines is told the tokenizer alone: it makes grammars, and never runs the model.
+
+            The library's own constructor wants the weights and changes the padding of the tokenizer.
+            """
+
+            def __init__(self, inner: Any) -> None:
+                self.hf_tokenizer = inner
+                # Not torch: its processor switches off errors of torch.compile for the whole process.
+                self.tensor_library_name = "numpy"
+
+        if not tokenizer.eos_ids:
+            raise _unusable("The model has no end token, so a document could never be complete.")
+        inner = tokenizer.copy_of_inner()
+        if inner.eos_token_id is None:
+            inner.eos_token = inner.convert_ids_to_tokens(min(tokenizer.eos_ids))
+        try:
+            self._outlines = LLGuidanceBackend(VocabularyOnly(inner))
+        except Exception as error:  # the library raises plain ValueError, and its core whatever it meets
+            raise _unusable(
+                f"The model's tokenizer cannot be constrained: {' '.join(str(error).split())[:300]}."
+            ) from error
+        self.eos_id: int = int(inner.eos_token_id)
+        """The one end token the library knows; the others follow it."""
+
+    def compile(self, schema: str) -> Grammar:
+        """The grammar of a schema, given as compact JSON. Bounded by the library's own limits on size and effort.
+
+        Raises :class:`ResponseFormatUnsupported` with the library's words.
+        """
+        from llguidance import LLMatcher, LLParserLimits
+
+        spec = json.loads(schema)
+        # No free white space: a model that may write any could write nothing else.
+        rules: dict[str, Any] = {"whitespace_flexible": False}
+        if "\\u" not in schema:
+            rules["json_allowed_escapes"] = _PLAIN_ESCAPES
+        spec = {**({} if spec is True else spec), "x-guidance": rules}
+        try:
+            made = self._outlines.get_json_schema_logits_processor(json.dumps(spec, ensure_ascii=False))
+        except ValueError as error:
+            raise _uncompilable(str(error)) from error
+        limits = LLParserLimits(verbose_errors=False)  # a schema's words do not belong in a log
+        matcher = LLMatcher(made.llg_tokenizer, made.grammar, log_level=0, limits=limits)
+        if matcher.is_error():
+            raise _uncompilable(matcher.get_error())
+        # The first mask is the dearest; paid here, not on the engine thread.
+        matcher.compute_bitmask()
+        if matcher.is_error():
+            raise _uncompilable(matcher.get_error())
+        return Grammar(matcher, self.eos_id)
+
+
+class Grammar:
+    """A compiled grammar; matchers are copies of its own, which stays at the start."""
+
+    def __init__(self, matcher: LLMatcher, eos_id: int) -> None:
+        self._matcher = matcher
+        self.eos_id = eos_id
+
+    def matcher(self) -> Matcher:
+        """A matcher at the start of a document. Takes microseconds."""
+        return Matcher(self._matcher.deep_copy())
+
+
+class Matcher:
+    """Where one document stands in its grammar."""
+
+    def __init__(self, inner: LLMatcher) -> None:
+        self._inner = inner
+
+    def allowed(self) -> bytes:
+        """The tokens that may follow, one bit each, the lowest bit of a byte first.
+
+        Raises :class:`ConstrainedOutputInvalid` when the library cannot go on.
+        """
+        bits = self._inner.compute_bitmask()
+        self._check()
+        return bits
+
+    def take(self, token_id: int) -> None:
+        """The document goes on with ``token_id``. Raises as :meth:`allowed`."""
+        self._inner.consume_token(token_id)
+        self._check()
+
+    def _check(self) -> None:
+        if self._inner.is_error():
+            raise ConstrainedOutputInvalid(
+                f"The constraint could not be followed any further: {' '.join(self._inner.get_error().split())[:300]}.",
+                remedy="Simplify the schema.",
+            )
+
+
+def _unusable(message: str) -> ResponseFormatUnsupported:
+    return ResponseFormatUnsupported(message, param=FIELD, remedy="Use another model for structured output.")
+
+
+def _uncompilable(words: str) -> ResponseFormatUnsupported:
+    return ResponseFormatUnsupported(
+        f"The schema could not be compiled: {' '.join(words.split())[:500]}.",
+        param=FIELD,
+        remedy="Change the part of the schema that is named.",
+    )

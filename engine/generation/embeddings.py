@@ -1,0 +1,212 @@
+"""Embeddings: one vector for each text, pooled from the last hidden states (after the final norm).
+
+Every token counts, special ones too. On a decoder that begins each text with the same token, ``cls`` is therefore the
+same for all texts. Embeddings are never steered and never monitored.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from engine.errors import ContextLengthExceeded, InvalidParameter
+from engine.generation.errors import EmbeddingVectorInvalid
+from engine.generation.reading import Reading, ReadingFigures
+from engine.generation.request import Usage
+
+if TYPE_CHECKING:
+    import numpy as np
+    from torch import Tensor
+
+    from engine.models.backend import Backend, KVStore
+    from engine.models.shelf import LoadedModel
+    from engine.models.tokenizer import Tokenizer
+
+MAX_LISTED = 16
+"""Texts that are too long, named in one refusal."""
+
+
+class Pooling(StrEnum):
+    """How a text's hidden states become one vector."""
+
+    MEAN = "mean"
+    LAST = "last"
+    CLS = "cls"
+
+
+@dataclass(frozen=True)
+class EmbeddingRequest:
+    """What to embed.
+
+    Attributes:
+        model: Library name of the model, exactly as asked.
+        inputs: The texts, or their token ids; none empty.
+        single: The request gave one text, not a list: errors then name ``input`` without a number.
+        normalize: Scale each vector to length 1.
+    """
+
+    model: str
+    inputs: tuple[str | tuple[int, ...], ...]
+    single: bool = False
+    pooling: Pooling = Pooling.MEAN
+    normalize: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.inputs:
+            raise InvalidParameter("'input' is an empty list; expected at least one text.", param="input")
+        for place, text in enumerate(self.inputs):
+            if not text:
+                raise _empty(self, place)
+
+    def check_count(self, limit: int) -> None:
+        """Raise :class:`InvalidParameter` when there are more than ``limit`` texts (``EMBEDDINGS_MAX_INPUTS``)."""
+        if len(self.inputs) > limit:
+            raise InvalidParameter(
+                f"'input' holds {len(self.inputs)} texts; at most {limit} are accepted.",
+                param="input",
+                details={"inputs": len(self.inputs), "max_inputs": limit},
+                remedy=f"Send at most {limit} texts at once, or raise EMBEDDINGS_MAX_INPUTS.",
+            )
+
+    def name(self, place: int) -> str:
+        """What text number ``place`` is called on the wire."""
+        return "input" if self.single else f"input[{place}]"
+
+
+@dataclass(frozen=True)
+class PreparedEmbeddings:
+    """An embeddings request as tokens of a resident model, every text within its window."""
+
+    request: EmbeddingRequest
+    loaded: LoadedModel
+    token_ids: tuple[tuple[int, ...], ...]
+
+    @property
+    def model_name(self) -> str:
+        """The resident model's library name."""
+        return self.loaded.record.name
+
+
+@dataclass(frozen=True, eq=False)
+class Embedded:
+    """The result: ``vectors`` is float32 ``[texts, d_model]``, in the order of the texts. Nothing was written, so
+    ``usage.completion_tokens`` is 0.
+    """
+
+    vectors: np.ndarray
+    usage: Usage
+    figures: ReadingFigures
+
+
+class Embedding(Reading[Embedded]):
+    """One embeddings request on its way through the engine."""
+
+    def __init__(self, prepared: PreparedEmbeddings) -> None:
+        super().__init__(prepared.loaded, prepared.token_ids)
+        self._prepared = prepared
+        self._pooled: Tensor | None = None
+        self._vectors: list[Tensor] = []
+
+    def _read(
+        self, backend: Backend, store: KVStore, chunk: tuple[int, ...], text: int, position: int, *, last: bool
+    ) -> None:
+        import torch
+
+        with torch.inference_mode():
+            states = backend.hidden(store, chunk)
+            match self._prepared.request.pooling:
+                case Pooling.MEAN:
+                    total = states.sum(dim=0)
+                    self._pooled = total if self._pooled is None else self._pooled + total
+                case Pooling.LAST:
+                    self._pooled = states[-1]
+                case Pooling.CLS:
+                    self._pooled = states[0] if self._pooled is None else self._pooled
+            if last:
+                self._vectors.append(self._finished(self._pooled, text).cpu())
+                self._pooled = None
+
+    def _finished(self, pooled: Tensor, text: int) -> Tensor:
+        request = self._prepared.request
+        vector = pooled
+        if request.pooling is Pooling.MEAN:
+            vector = pooled / len(self._prepared.token_ids[text])
+        # In double precision, where the squares of no float32 overflow.
+        norm = float(vector.cpu().double().norm())
+        if not math.isfinite(norm) or norm == 0.0:
+            name = request.name(text)
+            what = "no length" if norm == 0.0 else "values that are not finite"
+            raise EmbeddingVectorInvalid(
+                f"The embedding of '{name}' has {what}.", param=name, remedy="Load the model with DTYPE=float32."
+            )
+        return vector / norm if request.normalize else vector.clone()
+
+    def _result(self, figures: ReadingFigures) -> Embedded:
+        import torch
+
+        read = sum(len(ids) for ids in self._prepared.token_ids)
+        return Embedded(torch.stack(self._vectors).numpy(), Usage(read, 0), figures)
+
+    def _release(self) -> None:
+        self._pooled = None
+
+
+def tokenize(tokenizer: Tokenizer, request: EmbeddingRequest, vocab_size: int) -> tuple[tuple[int, ...], ...]:
+    """The token ids of every text, whole, special tokens included; ids that were sent are taken as they are.
+
+    Raises :class:`InvalidParameter` for text that is not Unicode, text without a token, and unknown ids.
+    """
+    found: list[tuple[int, ...]] = []
+    for place, text in enumerate(request.inputs):
+        name = request.name(place)
+        if isinstance(text, str):
+            try:
+                ids = tuple(tokenizer.encode(text, add_special_tokens=True))
+            except ValueError as error:
+                raise InvalidParameter(
+                    f"'{name}' is not Unicode text: half of a surrogate pair.", param=name
+                ) from error
+            if not ids:
+                raise _empty(request, place)
+        else:
+            ids = text
+            outside = next((token for token in ids if not 0 <= token < vocab_size), None)
+            if outside is not None:
+                raise InvalidParameter(
+                    f"'{name}' holds token {outside}, which is outside the model's vocabulary of {vocab_size} tokens.",
+                    param=name,
+                )
+        found.append(ids)
+    return tuple(found)
+
+
+def check_lengths(
+    request: EmbeddingRequest, token_ids: Sequence[tuple[int, ...]], window: int, model_name: str
+) -> None:
+    """Raise :class:`ContextLengthExceeded` naming up to 16 texts that are longer than ``window`` tokens."""
+    over = [(request.name(place), len(ids)) for place, ids in enumerate(token_ids) if len(ids) > window]
+    if not over:
+        return
+    listed = ", ".join(f"'{name}' has {length} tokens" for name, length in over[:MAX_LISTED])
+    more = f", and {len(over) - MAX_LISTED} more are too long" if len(over) > MAX_LISTED else ""
+    raise ContextLengthExceeded(
+        f"The context window of {model_name!r} is {window} tokens; {listed}{more}.",
+        param=over[0][0],
+        details={
+            "context_length": window,
+            "inputs": [{"input": name, "tokens": length} for name, length in over[:MAX_LISTED]],
+            "inputs_total": len(over),
+        },
+        remedy="Shorten the text, or send it in parts.",
+    )
+
+
+def _empty(request: EmbeddingRequest, place: int) -> InvalidParameter:
+    return InvalidParameter(
+        f"'{request.name(place)}' is empty: there is nothing to embed.",
+        param="input",
+        remedy="Send at least one character.",
+    )

@@ -1,0 +1,173 @@
+"""Labels from files: several shapes, one result; refused whole with the place of the fault."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.actions.saes import SaeActions, labels
+from engine.actions.saes.labels import read_labels
+from engine.engine import Engine
+from engine.errors import InvalidParameter
+from engine.events import SaesChanged
+from engine.library.errors import SaeNotFound
+from engine.library.records import FeatureLabel
+from tests.engine.actions.saes.driving import actions_on, hearing
+from tests.made_saes import make_sae
+
+EngineMaker = Callable[..., Engine]
+
+
+def write(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
+    return path
+
+
+def lines(*rows: Any) -> str:
+    return "\n".join(json.dumps(row) for row in rows) + "\n"
+
+
+SEA = {"feature_idx": 3, "label": "the sea", "density": 0.25, "max_activation": 4.5, "top_tokens": ["sea", "ship"]}
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.jsonl", lines(SEA)),
+        ("a.ndjson.gz", lines(SEA)),
+        ("a.json", json.dumps([SEA])),
+        ("a.json.gz", json.dumps({"version": 1, "labels": [SEA]})),
+        ("a.json", json.dumps({"3": {name: value for name, value in SEA.items() if name != "feature_idx"}})),
+        ("a.csv", "index,description,frac_nonzero,maxActApprox,top_tokens\r\n3,the sea,0.25,4.5,sea|ship\r\n"),
+        ("a.csv.gz", '\ufefffeature,label,density,max_activation,pos_str\n" 3 ","the sea",0.25,4.5,sea|ship\n'),
+    ],
+)
+def test_every_shape_gives_the_same(tmp_path: Path, name: str, text: str) -> None:
+    found = read_labels(write(tmp_path / name, text))
+    assert found.labels == (FeatureLabel(3, "the sea", density=0.25, max_activation=4.5, top_tokens=("sea", "ship")),)
+    assert found.skipped == 0
+
+
+def test_an_object_from_feature_to_label(tmp_path: Path) -> None:
+    found = read_labels(write(tmp_path / "a.json", '{"7": "ships", "0": "inland", "9": ""}'))
+    assert found.labels == (FeatureLabel(0, "inland"), FeatureLabel(7, "ships"))
+    assert found.skipped == 1
+
+
+def test_neuronpedia_explanations(tmp_path: Path) -> None:
+    common = {"modelId": "gemma-2-2b", "layer": "20-gemmascope-res-16k", "embedding": [0.1] * 256, "notes": "x" * 600}
+    one = {**common, "index": "12", "description": " ships ", "typeName": "oai_token-act-pair", "id": "a1"}
+    two = {**common, "index": "12", "description": "boats", "explanationModelName": "gpt-4o-mini"}
+    three = {**common, "index": "4", "description": None}
+    write(tmp_path / "explanations" / "batch-0.jsonl.gz", lines(one, three))
+    write(tmp_path / "explanations" / "batch-1.jsonl.gz", lines(two))
+    write(tmp_path / "explanations" / "readme.txt", "nothing")
+    found = read_labels(tmp_path / "explanations")
+    (label,) = found.labels
+    assert (label.feature_idx, label.label, label.source) == (12, "ships", "oai_token-act-pair")
+    assert label.extra == {
+        "modelId": "gemma-2-2b",
+        "layer": "20-gemmascope-res-16k",
+        "typeName": "oai_token-act-pair",
+        "id": "a1",
+        "others": ["boats"],
+    }
+    assert found.skipped == 1
+
+
+def test_neuronpedias_answer_about_one_feature(tmp_path: Path) -> None:
+    feature = {"index": "5", "maxActApprox": 3.0, "explanations": [{"description": "tides"}, {"description": "waves"}]}
+    (label,) = read_labels(write(tmp_path / "a.json", json.dumps(feature))).labels
+    assert (label.feature_idx, label.label, label.extra) == (5, "tides", {"others": ["waves"]})
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "why"),
+    [
+        ("a.jsonl", lines(SEA, {"label": "x"}), "row 2: the feature is 'None'"),
+        ("a.jsonl", lines(SEA) + "{", "row 2 is not JSON"),
+        ("a.jsonl", lines([1]), "row 1 is not an object"),
+        ("a.jsonl", lines({**SEA, "feature_idx": -1}), "row 1: the feature is '-1'"),
+        ("a.jsonl", lines({**SEA, "feature_idx": True}), "row 1: the feature is 'True'"),
+        ("a.jsonl", lines({**SEA, "label": 5}), "row 1: the label is '5'"),
+        ("a.jsonl", lines({**SEA, "density": "often"}), "row 1: density is 'often'"),
+        ("a.jsonl", '{"index": 1, "label": "x", "score": NaN}', "row 1: confidence is 'nan'"),
+        ("a.json", "5", "neither a list nor an object"),
+        ("a.json", "[" * 100_000, "is not JSON"),
+        ("a.csv", "index,text\n1,x\n", "no column for the label"),
+        ("a.csv", "label\nx\n", "no column for the feature"),
+        ("a.txt", "x", "is no file of labels"),
+        ("a.json", "[]", "holds no labels"),
+        (
+            "a.jsonl",
+            lines(
+                {"modelId": "m", "layer": "1-a", "index": 1, "description": "x"},
+                {"modelId": "m", "layer": "2-a", "index": 1, "description": "y"},
+            ),
+            "more than one SAE",
+        ),
+    ],
+)
+def test_what_cannot_be_read(tmp_path: Path, name: str, text: str, why: str) -> None:
+    with pytest.raises(InvalidParameter, match=why) as refusal:
+        read_labels(write(tmp_path / name, text))
+    assert refusal.value.param == "path"
+
+
+def test_files_that_are_damaged_or_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(lines(SEA).encode())[:-10])
+    (tmp_path / "b.jsonl.gz").write_bytes(b"no archive")
+    (tmp_path / "c.jsonl").write_bytes(b"\xff\xfe{}")
+    for name in ("a.jsonl.gz", "b.jsonl.gz", "c.jsonl"):
+        with pytest.raises(InvalidParameter, match=name):
+            read_labels(tmp_path / name)
+    monkeypatch.setattr(labels, "MOST_BYTES", 1 << 20)
+    write(tmp_path / "bomb.jsonl.gz", " " * (1 << 21))
+    with pytest.raises(InvalidParameter, match="larger than 1 MiB"):
+        read_labels(tmp_path / "bomb.jsonl.gz")
+    for path in ("relative.json", "/etc/passwd.json"):
+        with pytest.raises(InvalidParameter):
+            read_labels(Path(path))
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InvalidParameter):
+        read_labels(tmp_path / "empty")
+    with pytest.raises(InvalidParameter):
+        read_labels(tmp_path / "nowhere.json")
+
+
+@pytest.fixture
+def engine(make_engine: EngineMaker) -> Engine:
+    return make_engine(None)
+
+
+@pytest.fixture
+def saes(engine: Engine, tmp_path: Path) -> SaeActions:
+    saes = actions_on(engine)
+    saes.import_local(make_sae(tmp_path / "sea"), sae_id="sea")
+    return saes
+
+
+def test_labels_are_stored_with_their_sae(engine: Engine, saes: SaeActions, tmp_path: Path) -> None:
+    heard = hearing(engine, SaesChanged)
+    result = saes.import_label_file("sea", write(tmp_path / "a.jsonl", lines(SEA, {"index": 4, "label": ""})))
+    assert result.as_dict() == {"sae_id": "sea", "imported": 1, "skipped": 1}
+    assert heard == [SaesChanged()]
+    kept = engine.library.labels.get("sea", 3)
+    assert kept is not None and (kept.label, kept.top_tokens) == ("the sea", ("sea", "ship"))
+    saes.delete("sea")
+    assert engine.library.labels.get("sea", 3) is None
+
+
+def test_labels_of_another_sae_are_refused_whole(engine: Engine, saes: SaeActions, tmp_path: Path) -> None:
+    file = write(tmp_path / "a.jsonl", lines(SEA, {"index": 64, "label": "too far"}))
+    with pytest.raises(InvalidParameter):
+        saes.import_label_file("sea", file)
+    assert engine.library.labels.count("sea") == 0
+    with pytest.raises(SaeNotFound):
+        saes.import_label_file("unknown", file)

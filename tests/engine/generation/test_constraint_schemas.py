@@ -1,0 +1,364 @@
+"""Which schemas are accepted, and that what is accepted is enforced, keyword by keyword."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from engine.errors import InvalidParameter
+from engine.generation.constraints.grammar import Grammar, Vocabulary
+from engine.generation.constraints.validation import DocumentCheck
+from engine.generation.errors import ConstrainedOutputInvalid, ResponseFormatUnsupported
+from engine.generation.response_format import ResponseFormat
+from engine.models.tokenizer import Tokenizer
+from tests.engine.generation import made_tokenizers
+from tests.tiny import build_tokenizer
+
+
+def refusal_of(schema: Any) -> ResponseFormatUnsupported:
+    with pytest.raises(ResponseFormatUnsupported) as refusal:
+        ResponseFormat(schema, "n")
+    assert refusal.value.param == "response_format"
+    return refusal.value
+
+
+def nested(levels: int) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "integer"}
+    for _ in range(levels - 1):
+        schema = {"type": "array", "items": schema}
+    return schema
+
+
+# --- what is refused --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "keyword",
+    [
+        "multipleOf",
+        "not",
+        "uniqueItems",
+        "allOf",
+        "oneOf",
+        "if",
+        "then",
+        "else",
+        "format",
+        "patternProperties",
+        "dependentRequired",
+        "$schema",
+        "$id",
+        "$anchor",
+        "$dynamicRef",
+        "definitions",
+        "exclusiveMinimum",
+        "prefixItems",
+        "contains",
+        "propertyNames",
+        "minProperties",
+        "unevaluatedProperties",
+        "x-guidance",
+        "nullable",
+    ],
+)
+def test_a_keyword_that_is_not_on_the_list(keyword: str) -> None:
+    # A155: the keyword and its pointer
+    refusal = refusal_of({"type": "object", "properties": {"x": {"type": "integer", keyword: 2}}})
+    assert f"{keyword} at /properties/x/{keyword}" in refusal.message
+    assert refusal.details["keywords"] == [{"keyword": keyword, "pointer": f"/properties/x/{keyword}"}]
+
+
+def test_pointers_are_escaped_and_lead_through_every_keyword() -> None:
+    bad = {"not": {}}
+    refusal = refusal_of(
+        {
+            "properties": {"a/b~c": bad},
+            "additionalProperties": bad,
+            "items": bad,
+            "anyOf": [{}, bad],
+            "$defs": {"D": bad},
+        }
+    )
+    assert [each["pointer"] for each in refusal.details["keywords"]] == [
+        "/properties/a~1b~0c/not",
+        "/additionalProperties/not",
+        "/items/not",
+        "/anyOf/1/not",
+        "/$defs/D/not",
+    ]
+
+
+def test_at_most_20_are_listed() -> None:
+    refusal = refusal_of({"properties": {f"p{i}": {"format": "date"} for i in range(23)}})
+    assert len(refusal.details["keywords"]) == 20
+    assert refusal.details["keywords_total"] == 23
+    assert "and 3 more" in refusal.message
+    assert "p20" not in refusal.message
+
+
+@pytest.mark.parametrize(
+    "reference",
+    ["https://example.com/a.json", "#", "#/properties/a", "other.json#/$defs/A", "#A", "#/$defs/A%41", 7],
+)
+def test_references_elsewhere(reference: Any) -> None:
+    # A157
+    refusal = refusal_of({"$defs": {"A": {}}, "properties": {"a": {"$ref": reference}}})
+    assert refusal.details["keywords"] == [{"keyword": "$ref", "pointer": "/properties/a/$ref"}]
+
+
+def test_references_into_definitions() -> None:
+    # A157
+    ResponseFormat({"$defs": {"A": {"type": "integer"}}, "$ref": "#/$defs/A"}, "n")
+    assert "no schema" in refusal_of({"$ref": "#/$defs/A"}).message
+
+
+@pytest.mark.parametrize(
+    "definitions",
+    [
+        {"a": {"$ref": "#/$defs/a"}},
+        {"a": {"$ref": "#/$defs/b"}, "b": {"anyOf": [{"type": "integer"}, {"$ref": "#/$defs/a"}]}},
+    ],
+)
+def test_circles_that_never_reach_a_value(definitions: dict[str, Any]) -> None:
+    assert "refers back to itself" in refusal_of({"$defs": definitions, "$ref": "#/$defs/a"}).message
+
+
+def test_items_as_a_list() -> None:
+    refusal = refusal_of({"properties": {"a": {"type": "array", "items": [{"type": "integer"}]}}})
+    assert refusal.details["keywords"] == [{"keyword": "items (a list)", "pointer": "/properties/a/items"}]
+
+
+def test_limits() -> None:
+    # A158: 257 properties, 65,537 bytes, depth 33
+    ResponseFormat({"properties": {f"p{i}": {} for i in range(256)}}, "n")
+    assert "257 properties" in refusal_of({"properties": {f"p{i}": {} for i in range(257)}}).message
+    ResponseFormat({"title": "x" * (65_536 - len('{"title":""}'))}, "n")
+    assert "65537 bytes" in refusal_of({"title": "x" * (65_537 - len('{"title":""}'))}).message
+    ResponseFormat(nested(32), "n")
+    assert "more than 32 deep" in refusal_of(nested(33)).message
+    value: Any = 1
+    for _ in range(32):
+        value = [value]
+    ResponseFormat({"const": value}, "n")
+    assert "more than 32 deep" in refusal_of({"const": [value]}).message
+    for _ in range(100_000):
+        value = [value]
+    assert "more than 32 deep" in refusal_of({"default": value}).message
+
+
+@pytest.mark.parametrize(
+    ("schema", "word"),
+    [
+        ({"type": "strng"}, "/type"),
+        ({"required": "a"}, "/required"),
+        ({"minimum": "3"}, "/minimum"),
+        ({"properties": [1]}, "/properties"),
+        ({"items": 3}, "/items"),
+        ({"anyOf": {}}, "/anyOf"),
+        ({"title": "\ud800"}, "surrogate"),
+        ({"minimum": float("nan")}, "not JSON"),
+        (False, "false"),
+    ],
+)
+def test_schemas_that_are_none(schema: Any, word: str) -> None:
+    assert word in refusal_of(schema).message
+
+
+@pytest.mark.parametrize("name", ["bad name", "x" * 65, "", "é", None, "a\n"])
+def test_names(name: Any) -> None:
+    # A164
+    with pytest.raises(InvalidParameter) as refusal:
+        ResponseFormat({}, name)
+    assert refusal.value.param == "response_format.json_schema.name"
+
+
+def test_the_header() -> None:
+    # A154
+    assert ResponseFormat().header == "json_object"
+    assert ResponseFormat({}, "judge_v1-x").header == 'json_schema;name="judge_v1-x"'
+
+
+# --- what is accepted is enforced -------------------------------------------------------------------------------------
+
+ENFORCED: list[tuple[Any, list[str], list[str]]] = [
+    (True, ["1", '{"a":[1]}', "null"], ["1 ", ""]),
+    ({"type": "object"}, ["{}", '{"a":[1,{"b":null}],"c":"x"}'], ["[]", '{"a": 1}', "{ }", "1"]),
+    ({"type": "array"}, ["[]", '[1,"a"]'], ["{}", "[1, 2]"]),
+    ({"type": "string"}, ['""', '"é東🙂\\n"'], ["1", '"a']),
+    ({"type": "number"}, ["1.5", "-2", "1e5"], ['"1"', "01"]),
+    ({"type": "integer"}, ["-7", "0"], ["1.5", "true"]),
+    ({"type": "boolean"}, ["true"], ["1", "null"]),
+    ({"type": "null"}, ["null"], ["0"]),
+    ({"type": ["string", "null"]}, ['"x"', "null"], ["1"]),
+    ({"type": "object", "required": ["a"]}, ['{"a":1}', '{"a":1,"b":2}'], ["{}", '{"b":1}']),
+    (
+        {"type": "object", "properties": {"a": {"type": "integer"}}, "additionalProperties": False},
+        ["{}", '{"a":1}'],
+        ['{"b":1}', '{"a":"x"}'],
+    ),
+    ({"type": "object", "additionalProperties": {"type": "integer"}}, ['{"x":1}'], ['{"x":"a"}']),
+    ({"type": "object", "properties": {"a": False}}, ["{}", '{"b":1}'], ['{"a":1}']),
+    # A declared name has one spelling, and comes once.
+    (
+        {"type": "object", "properties": {"a": {"type": "integer"}}},
+        ['{"a":1,"b":"x"}'],
+        ['{"a":1,"a":"x"}', '{"a":1,"\\u0061":"x"}'],
+    ),
+    (
+        {"type": "array", "items": {"type": "integer"}, "minItems": 1, "maxItems": 2},
+        ["[1]", "[1,2]"],
+        ["[]", "[1,2,3]"],
+    ),
+    ({"type": "array", "items": False}, ["[]"], ["[1]"]),
+    ({"enum": [1, "a", None, {"x": [1]}]}, ["1", '"a"', "null", '{"x":[1]}'], ["2", '"b"']),
+    ({"type": "string", "enum": ["a", 1]}, ['"a"'], ["1"]),
+    ({"const": {"b": 1}}, ['{"b":1}'], ["{}"]),
+    ({"type": "integer", "minimum": -3, "maximum": 12}, ["-3", "12"], ["-4", "13"]),
+    ({"type": "number", "minimum": 0.5, "maximum": 1.5}, ["0.5", "1.25"], ["0.4", "1.6", "2"]),
+    ({"minimum": 5}, ["5", '"a"'], ["4"]),
+    ({"type": "string", "minLength": 2, "maxLength": 3}, ['"ab"', '"東é🙂"'], ['"a"', '"abcd"']),
+    ({"type": "string", "pattern": "^a+$"}, ['"aa"'], ['"ab"', '""']),
+    ({"type": "string", "pattern": "b"}, ['"abc"'], ['"aa"']),
+    ({"type": "string", "pattern": "^\\p{L}\\/\\d$"}, ['"é/7"'], ['"7/7"', '"é/a"']),
+    ({"anyOf": [{"type": "integer"}, {"type": "string"}]}, ["1", '"a"'], ["null"]),
+    ({"type": "integer", "anyOf": [{"minimum": 5}, {"maximum": 1}]}, ["5", "1"], ["3"]),
+    ({"$defs": {"A": {"type": "integer"}}, "$ref": "#/$defs/A", "minimum": 5}, ["5"], ["4"]),
+    (
+        {
+            "$defs": {
+                "n": {"type": "object", "properties": {"n": {"$ref": "#/$defs/n"}}, "additionalProperties": False}
+            },
+            "$ref": "#/$defs/n",
+        },
+        ["{}", '{"n":{"n":{}}}'],
+        ['{"n":1}', '{"m":{}}'],
+    ),
+    ({"title": "t", "description": "d", "default": 1, "examples": [2], "type": "integer"}, ["3"], ['"t"']),
+    ({"enum": ["\u0001"]}, ['"\\u0001"'], ['"\u0001"']),
+]
+
+
+@pytest.fixture(scope="module")
+def vocabulary() -> Vocabulary:
+    return Vocabulary(Tokenizer(build_tokenizer()))
+
+
+def accepts(grammar: Grammar, tokens: list[int]) -> bool:
+    matcher = grammar.matcher()
+    try:
+        for token in tokens:
+            matcher.take(token)
+    except ConstrainedOutputInvalid:
+        return False
+    return bool(matcher.allowed()[grammar.eos_id // 8] >> grammar.eos_id % 8 & 1)
+
+
+@pytest.mark.parametrize(("schema", "right", "wrong"), ENFORCED, ids=lambda each: json.dumps(each)[:60])
+def test_every_accepted_keyword_is_enforced(
+    vocabulary: Vocabulary, schema: Any, right: list[str], wrong: list[str]
+) -> None:
+    tokenizer = Tokenizer(build_tokenizer())
+    asked = ResponseFormat(schema, "n")
+    grammar, check = vocabulary.compile(asked.text), DocumentCheck(asked.effective_schema)
+    for document in right:
+        assert accepts(grammar, tokenizer.encode(document, False)), document
+        check.check(document)
+    for document in wrong:
+        assert not accepts(grammar, tokenizer.encode(document, False)), document
+
+
+def written_at_random(grammar: Grammar, tokenizer: Tokenizer, draw: random.Random) -> str | None:
+    """A document of tokens drawn evenly from those allowed; None where it does not end within 200."""
+    matcher, written = grammar.matcher(), b""
+    for _ in range(200):
+        bits = np.unpackbits(np.frombuffer(matcher.allowed(), dtype=np.uint8), bitorder="little")
+        ids = [int(i) for i in bits.nonzero()[0]]
+        assert ids, "a document that can neither go on nor end"
+        token = grammar.eos_id if grammar.eos_id in ids and draw.random() < 0.3 else draw.choice(ids)
+        if token == grammar.eos_id:
+            return written.decode()
+        matcher.take(token)
+        written += tokenizer.token_bytes(token)
+    return None
+
+
+@pytest.mark.parametrize("schema", [schema for schema, _, _ in ENFORCED], ids=lambda each: json.dumps(each)[:60])
+def test_whatever_is_written_under_a_constraint_validates(vocabulary: Vocabulary, schema: Any) -> None:
+    tokenizer, draw = Tokenizer(build_tokenizer()), random.Random(5)
+    asked = ResponseFormat(schema, "n")
+    grammar, check = vocabulary.compile(asked.text), DocumentCheck(asked.effective_schema)
+    documents = [written_at_random(grammar, tokenizer, draw) for _ in range(40)]
+    for document in documents:
+        if document is not None:
+            check.check(document)
+    assert any(documents)
+
+
+@pytest.mark.parametrize(
+    ("schema", "document"),
+    [
+        ({"type": "object", "required": ["a"]}, "{}"),
+        ({"type": "string", "pattern": "^a+$"}, '"ab"'),
+        ({"type": "integer"}, "1.5"),
+        ({"type": "integer"}, "1}"),
+        ({}, "[" * 100_000),
+        ({}, ""),
+    ],
+)
+def test_a_finished_document_is_checked_again(schema: Any, document: str) -> None:
+    with pytest.raises(ConstrainedOutputInvalid):
+        DocumentCheck(schema).check(document)
+
+
+def test_a_pattern_that_would_take_python_for_ever() -> None:
+    with pytest.raises(ConstrainedOutputInvalid):
+        DocumentCheck({"type": "string", "pattern": "^(a+)+$"}).check(json.dumps("a" * 5000 + "b"))
+
+
+def test_alternatives_that_would_take_ages_to_check() -> None:
+    steps = {f"a{i}": {"anyOf": [{"$ref": f"#/$defs/a{i + 1}"}] * 2} for i in range(40)}
+    schema = {"$defs": {**steps, "a40": {"type": "integer"}}, "$ref": "#/$defs/a0"}
+    check = DocumentCheck(schema)
+    check.check("1")
+    with pytest.raises(ConstrainedOutputInvalid, match="steps"):
+        check.check('"a"')
+    check.check("1")  # the budget is each document's own
+
+
+@pytest.mark.parametrize(
+    ("schema", "words"),
+    [
+        ({"type": "integer", "minimum": 5, "maximum": 3}, "minimum"),
+        ({"type": "object", "properties": {}, "required": ["a"], "additionalProperties": False}, "unsatisfiable"),
+    ],
+)
+def test_what_nothing_can_fit(vocabulary: Vocabulary, schema: Any, words: str) -> None:
+    with pytest.raises(ResponseFormatUnsupported, match=words):
+        vocabulary.compile(ResponseFormat(schema, "n").text)
+
+
+@pytest.mark.parametrize("pattern", ["^(?=a)b", "(a)\\1", "("])
+def test_patterns_that_cannot_be_used(pattern: str) -> None:
+    refusal = refusal_of({"properties": {"a": {"type": "string", "pattern": pattern}}})
+    assert "pattern at '/properties/a/pattern'" in refusal.message
+
+
+def test_other_kinds_of_tokenizer() -> None:
+    tokenizer = made_tokenizers.sentencepiece()
+    grammar = Vocabulary(tokenizer).compile(ResponseFormat({"type": "array", "items": {"type": "string"}}, "n").text)
+    by_bytes = {tokenizer.token_bytes(i): i for i in range(tokenizer.vocab_size)}
+    assert accepts(grammar, [by_bytes[bytes([byte])] for byte in '["é 東"]'.encode()])
+    assert not accepts(grammar, [by_bytes[bytes([byte])] for byte in b"[1]"])
+
+
+def test_a_tokenizer_without_an_end_token() -> None:
+    inner = build_tokenizer()
+    inner.eos_token = None
+    with pytest.raises(ResponseFormatUnsupported, match="end token"):
+        Vocabulary(Tokenizer(inner))
+    assert Vocabulary(Tokenizer(inner, extra_eos=[3])).eos_id == 3
+    assert inner.eos_token is None  # the model's own tokenizer stays as it is
