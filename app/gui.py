@@ -231,9 +231,11 @@ class _Face(QObject):
         )
 
     def _install_demo(self, progress: Progress) -> None:
+        from app.demo.content import install_content
         from app.demo.install import install
 
         install(self._program.paths, self._program.library, progress, pack=SMOLLM2)
+        install_content(self._engine, progress)
         self._engine.events.publish(ModelsChanged())
 
     @staticmethod

