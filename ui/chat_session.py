@@ -215,6 +215,7 @@ class ChatSession(QObject):
                             "seconds_queued": delta.seconds_queued,
                             "seconds_to_first_token": delta.seconds_to_first_token,
                             "seconds_total": delta.seconds_total,
+                            **self._steering_of(delta),
                         }
                     )
                     return
@@ -223,6 +224,15 @@ class ChatSession(QObject):
                     return
         if grown:
             self.message_changed.emit(len(self.messages) - 1)
+
+    def _steering_of(self, finished: RequestFinished) -> dict[str, object]:
+        """What steered an answer, as plain values, a circuit's name beside its id."""
+        report = finished.steering.as_dict()
+        names = {one.circuit_id: one.name for one in self._engine.desk.state.circuits}
+        for item in report["items"]:
+            if item["kind"] == "circuit" and item["id"] in names:
+                item["name"] = names[item["id"]]
+        return {"steering": report, "rung": finished.rung}
 
     # --- endings ----------------------------------------------------------------------------------------------------
 

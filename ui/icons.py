@@ -28,6 +28,7 @@ _STROKES: dict[str, str] = {
     "warn": '<path d="M12 4.5 21 19.5H3z"/><path d="M12 10v4.5"/><path d="M12 17v.2"/>',
     "close": '<path d="m6 6 12 12M18 6 6 18"/>',
     "dials": '<path d="M4 7h9M17 7h3M4 17h3M11 17h9"/><circle cx="15" cy="7" r="2"/><circle cx="9" cy="17" r="2"/>',
+    "undo": '<path d="M5 9.5h9a5 5 0 0 1 0 10H9"/><path d="m9 5-4.5 4.5L9 14"/>',
     "list": '<rect x="4" y="5" width="16" height="14" rx="2"/><path d="M10 5v14"/>',
     "text": '<path d="M5 7V5h14v2"/><path d="M12 5v14"/><path d="M9.5 19h5"/>',
     "server": '<rect x="4.5" y="4.5" width="15" height="6" rx="1.5"/>'

@@ -15,17 +15,25 @@ from PySide6.QtWidgets import QHBoxLayout, QMainWindow, QStackedWidget, QWidget
 
 from engine.errors import LoadCancelled
 from engine.events import (
+    CircuitsChanged,
+    ClustersChanged,
     Event,
     ModelLoadComplete,
     ModelLoadError,
     ModelLoadProgress,
     ModelUnloadComplete,
+    ProfilesChanged,
+    SaeAttached,
+    SaeDetached,
     ServerStateChanged,
+    SteeringUpdated,
 )
 from ui import icons, theme
 from ui.bridge import Bridge
+from ui.hand_steering import HandSteering
 from ui.pages.chat import ChatPage
 from ui.pages.home import HomePage
+from ui.pages.steering import SteeringPage
 from ui.services import AppServices
 from ui.widgets.basics import Surface, column
 from ui.widgets.navigation import Navigation
@@ -38,7 +46,24 @@ DEFAULT_SIZE = (1280, 800)
 SLIM_BELOW = 1020
 """Below this window width the navigation shows icons alone."""
 
-HOME, CHAT = 0, 1
+HOME, CHAT, STEERING = 0, 1, 2
+GROUPS = (("Talk", (("Home", "home"), ("Chat", "chat"))), ("Steer", (("Steering", "dials"),)))
+"""The navigation: groups of (title, icon), in the order of the page numbers."""
+
+BAR_EVENTS = (
+    ModelLoadProgress,
+    ModelLoadComplete,
+    ModelLoadError,
+    ModelUnloadComplete,
+    ServerStateChanged,
+    SteeringUpdated,
+    SaeAttached,
+    SaeDetached,
+    ProfilesChanged,
+    ClustersChanged,
+    CircuitsChanged,
+)
+"""After these the bar is read anew."""
 
 
 class MainWindow(QMainWindow):
@@ -59,17 +84,24 @@ class MainWindow(QMainWindow):
         self.bar = TopBar()
         self.home = HomePage(services, bridge)
         self.chat = ChatPage(services.engine, bridge)
+        self.hand = HandSteering(services.engine, bridge, self)
+        self.steering = SteeringPage(services.engine, bridge, self.hand)
         self.stack = QStackedWidget()
-        self.navigation.add_group("Talk")
-        for page, title, icon in ((self.home, "Home", "home"), (self.chat, "Chat", "chat")):
+        for page in (self.home, self.chat, self.steering):
             self.stack.addWidget(page)
-            self.navigation.add_page(title, icon)
+        for group, pages in GROUPS:
+            self.navigation.add_group(group)
+            for title, icon in pages:
+                self.navigation.add_page(title, icon)
         self._build()
         self._add_shortcuts()
         self.navigation.wanted.connect(self.show_page)
         self.home.conversation_wanted.connect(self._open_conversation)
         self.home.chat_wanted.connect(lambda: self.show_page(CHAT))
         self.chat.home_wanted.connect(lambda: self.show_page(HOME))
+        self.steering.home_wanted.connect(lambda: self.show_page(HOME))
+        self.bar.steering_wanted.connect(self.hand.switch_all)
+        self.hand.settled.connect(self.refresh_bar)
         bridge.event_arrived.connect(self._on_event)
         bridge.failed.connect(self._on_failed)
         theme.current().changed.connect(self._redraw)
@@ -109,9 +141,10 @@ class MainWindow(QMainWindow):
         self.activateWindow()
 
     def refresh_bar(self) -> None:
-        """Read the model's and the server's state anew."""
+        """Read the model's, the steering's and the server's state anew."""
         shelf, server = self._engine.shelf, self._services.server
         self.bar.show_model(shelf.resident, shelf.loading)
+        self.bar.show_steering(self._engine.desk.now)
         self.bar.show_server(server.state, server.address)
 
     # --- events -----------------------------------------------------------------------------------------------------
@@ -130,12 +163,11 @@ class MainWindow(QMainWindow):
                 self.say(f"{event.model_name} was unloaded.")
             case ServerStateChanged() if event.state == "error" and event.error:
                 self.say(event.error, lasting=True)
-        if isinstance(
-            event, ModelLoadProgress | ModelLoadComplete | ModelLoadError | ModelUnloadComplete | ServerStateChanged
-        ):
+        if isinstance(event, BAR_EVENTS):
             self.refresh_bar()
         self.home.on_event(event)
         self.chat.on_event(event)
+        self.steering.on_event(event)
 
     @Slot(object)
     def _on_failed(self, error: BaseException) -> None:
@@ -192,6 +224,7 @@ class MainWindow(QMainWindow):
         for keys, action in (
             ("Ctrl+1", lambda: self.show_page(HOME)),
             ("Ctrl+2", lambda: self.show_page(CHAT)),
+            ("Ctrl+3", lambda: self.show_page(STEERING)),
             ("Ctrl+N", self._new_chat),
             ("Ctrl+L", self._focus_input),
             ("Ctrl+Q", self.close),

@@ -27,6 +27,7 @@ QFrame#rule {{ background: {c.line}; border: none; max-height: 1px; min-height: 
 QFrame#bubble {{ background: {c.raised}; border: none; border-radius: {radius + 4}px; }}
 QFrame#composer {{ background: {c.card}; border: 1px solid {c.line_strong}; border-radius: {radius + 4}px; }}
 QFrame#composer[focused="true"] {{ border: 1px solid {c.accent}; }}
+QFrame#toast {{ background: {c.card}; border: 1px solid {c.line_strong}; border-radius: {radius - 3}px; }}
 QFrame#notice {{ border: none; border-radius: {radius - 3}px; background: {c.raised}; }}
 QFrame#notice[tone="bad"] {{ background: {c.bad_soft}; }}
 QFrame#notice[tone="warn"] {{ background: {c.warn_soft}; }}
@@ -136,6 +137,8 @@ QSlider::handle:horizontal {{
     width: 16px; height: 16px; margin: -7px 0; border-radius: 9px; background: {c.card}; border: 2px solid {c.accent};
 }}
 QSlider::handle:horizontal:hover, QSlider::handle:horizontal:focus {{ background: {c.accent_soft}; }}
+
+QSlider#centred::groove:horizontal, QSlider#centred::sub-page:horizontal {{ background: transparent; }}
 
 QScrollBar:vertical {{ background: transparent; width: 10px; margin: 0; }}
 QScrollBar:horizontal {{ background: transparent; height: 10px; margin: 0; }}

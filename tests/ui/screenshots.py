@@ -26,13 +26,16 @@ from engine.config import EngineSettings
 from engine.engine import Engine
 from engine.library.database import Library
 from engine.library.records import ModelRecord, ModelSource, StoredMessage
+from engine.models.shelf import LoadedModel
+from tests.made_saes import make_sae
 from tests.tiny import build_checkpoint
 from tests.ui.stage import Stage, open_stage
 from ui import theme
-from ui.main_window import CHAT, HOME
+from ui.main_window import CHAT, HOME, STEERING
 from ui.widgets.prompt_inspector import PromptInspector
 
 ROOT = Path(__file__).resolve().parents[2]
+DEMO = ROOT / "assets" / "demo"
 SIZES = ((1280, 800), (1920, 1200))
 SCHEMES = (("light", Qt.ColorScheme.Light), ("dark", Qt.ColorScheme.Dark))
 COLOURS = 192
@@ -198,6 +201,50 @@ def shoot(camera: Photographer, stage: Stage, record: ModelRecord) -> None:
         camera.take(window, name)
 
 
+def sae_folders(loaded: LoadedModel, scratch: Path) -> list[Path]:
+    """Two SAEs: the demo's where the demo model is loaded, else made-up ones of the right shape."""
+    folders = sorted((DEMO / "saes").glob("layer_*"))
+    if loaded.record.source is ModelSource.DEMO and len(folders) > 1:
+        return folders[:2]
+    info = loaded.info
+    return [
+        make_sae(scratch / f"layer_{layer}", layer=layer, d_in=info.d_model, d_sae=4 * info.d_model, seed=layer)
+        for layer in (info.n_layers // 3, 2 * info.n_layers // 3)
+    ]
+
+
+def shoot_steering(camera: Photographer, stage: Stage, scratch: Path) -> None:
+    """The Steering page from nothing to two SAEs that steer, and an answer written under them."""
+    window, saes, page = stage.window, stage.engine.saes, stage.window.steering
+    chat = window.chat
+    resident = stage.engine.shelf.resident
+    assert resident is not None
+    window.say("")
+    window.show_page(STEERING)
+    camera.take(window, "steering-no-sae")
+    for folder in sae_folders(resident, scratch):
+        sae_id = f"demo-{folder.name}"
+        saes.import_local(folder, sae_id=sae_id)
+        saes.attach(sae_id)
+        labels = DEMO / "labels" / f"{folder.name}.json"
+        if labels.is_file():
+            saes.import_label_file(sae_id, labels)
+    first, second = stage.engine.desk.state.attachments
+    known = [each.feature_idx for each in stage.engine.library.labels.search(first.sae_id, "", limit=2)]
+    strengths = dict(zip([*known, 41, 7, 99], (12.0, -40.0, 2.0), strict=False))
+    saes.set_steering_batch(strengths, sae_id=first.sae_id, layer=first.layer)
+    camera.until(lambda: len(page.cards) == 2 and len(page.shelf.rows) == 2, "the attached SAEs")
+    camera.take(window, "steering")
+    saes.set_steering_batch({3: 1.0}, sae_id=second.sae_id, layer=second.layer)
+    window.show_page(CHAT)
+    chat.new_chat()
+    chat.settings.length.setValue(48)
+    chat.composer.field.setPlainText(QUESTION)
+    chat.composer.button.click()
+    camera.until(lambda: not chat.busy, "the steered answer")
+    camera.take(window, "chat-steered")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Render every page into pictures.")
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "screenshots")
@@ -217,6 +264,7 @@ def main() -> None:
         camera = Photographer(app, arguments.out)
         try:
             shoot(camera, stage, record)
+            shoot_steering(camera, stage, scratch)
         finally:
             stage.window.close()
             stage.server.stop()

@@ -149,8 +149,11 @@ def test_what_went_wrong_stays_until_dismissed(qtbot: QtBot, stage: Stage) -> No
     bar = stage.window.bar
     until(qtbot, lambda: bar.message.full_text() == "Port 8000 is taken by another program.")
     assert not bar._timer.isActive()
+    assert bar.toast.isVisible() and bar.toast.parentWidget() is bar.parentWidget()
+    assert bar.toast.geometry().top() >= bar.geometry().bottom()
     bar.dismiss.click()
     assert bar.message.full_text() == ""
+    assert not bar.toast.isVisible()
 
 
 def test_background_failures_nobody_caught_are_told(

@@ -8,7 +8,8 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QSizePolicy, QWidget
 
 from ui import theme
 from ui.chat_state import ChatMessage
-from ui.widgets.basics import CopyButton, IconButton, column, label, line
+from ui.steering_words import report_words
+from ui.widgets.basics import CopyButton, ElidedLabel, IconButton, column, label, line
 from ui.widgets.flow_text import FlowText
 from ui.widgets.markdown_view import MarkdownView
 from ui.words import count, finish
@@ -64,6 +65,9 @@ def _tooltip(details: dict[str, object]) -> str:
     if isinstance(sampling, dict):
         seed = sampling.get("seed")
         rows.append(f"Temperature: {sampling.get('temperature')}, seed: {'random' if seed is None else seed}")
+    steering = details.get("steering")
+    if isinstance(steering, dict):
+        rows.append(f"Steering report: {steering.get('text')}")
     notes = details.get("notes")
     if isinstance(notes, list):
         rows.extend(str(note) for note in notes)
@@ -117,14 +121,18 @@ class AnswerMessage(QWidget):
         self._text = MarkdownView()
         self._state = label("", "muted")
         self._figures = label("", "caption")
+        self.steering = ElidedLabel("", "caption")
         self._error = label("", "bad", wrap=True, selectable=True)
         self.copy = CopyButton(lambda: message.content, "Copy this answer")
         self.again_button = IconButton("again", "Write this answer again", self.again.emit)
         self.inspect_button = IconButton("text", "Show the exact prompt of this answer", self.inspect.emit)
         self._footer = QWidget()
-        self._footer.setLayout(
-            line(self.copy, self.again_button, self.inspect_button, theme.S, self._figures, None, spacing=2)
-        )
+        footer = line(self.copy, self.again_button, self.inspect_button, theme.S, spacing=2)
+        told = column(spacing=0)
+        told.addWidget(self._figures)
+        told.addWidget(self.steering)
+        footer.addLayout(told, 1)
+        self._footer.setLayout(footer)
         layout = column(spacing=theme.XS)
         layout.addWidget(self._name)
         layout.addWidget(self._text)
@@ -146,6 +154,8 @@ class AnswerMessage(QWidget):
         words = figures(message.details)
         self._figures.setText(words)
         self._figures.setToolTip(_tooltip(message.details))
+        self.steering.set_text(report_words(message.details))
+        self.steering.setVisible(bool(self.steering.full_text()))
         error = message.details.get("error")
         self._error.setText(str(error) if error else "")
         self._error.setVisible(bool(error))

@@ -1,0 +1,193 @@
+"""What steers, in plain words, and what a person types to steer; pure functions, one spelling for the whole window."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from engine.documents.evidence import rung_language
+from engine.errors import InvalidParameter
+from engine.library.records import SaeRecord
+from engine.steering.desk import Snapshot
+from engine.steering.live import Place
+from engine.steering.report import ManualItem, ProfileItem
+from ui.words import count
+
+DEFAULT_STRENGTH = 1.0
+"""Of a feature that is added without one."""
+
+NOTHING = "nothing"
+NO_CLAIM = "no evidence can be claimed"
+_ONE = re.compile(r"#?(\d{1,18})(?:[:=]([-+]?(?:\d{1,9}(?:\.\d{0,9})?|\.\d{1,9})))?")
+
+
+def features(number: int) -> str:
+    """How many features: 1 feature, 12 features."""
+    return f"{count(number)} feature{'' if number == 1 else 's'}"
+
+
+def strength(value: float) -> str:
+    """A strength or λ without needless digits, with a real minus sign."""
+    return f"{value:.4g}".replace("-", "−")
+
+
+def place_words(place: Place) -> str:
+    """An attachment: id @ layer 12."""
+    return f"{place[0]} @ layer {place[1]}"
+
+
+def attached_words(now: Snapshot) -> str:
+    """Which SAE is attached where, or how many on which layers."""
+    places = [(each.sae_id, each.layer) for each in now.state.attachments]
+    if not places:
+        return "none attached"
+    if len(places) == 1:
+        return place_words(places[0])
+    layers = sorted({layer for _sae_id, layer in places})
+    return f"{len(places)} on layer{'' if len(layers) == 1 else 's'} {', '.join(map(str, layers))}"
+
+
+def can_steer(now: Snapshot) -> tuple[Place, ...]:
+    """Attached places where something is set that may steer, switched on or not."""
+    state = now.state
+    places = [(each.sae_id, each.layer) for each in state.attachments]
+    served = {place for one in state.circuits for place in one.authored}
+    return tuple(place for place in places if state.entry(place).values or place in served)
+
+
+def live_words(now: Snapshot) -> str:
+    """What steers a request without steering of its own, with λ."""
+    state, report = now.state, now.plan.report
+    if now.plan.is_empty:
+        return f"{NOTHING} (switched off)" if can_steer(now) and not any_on(now) else NOTHING
+    names = {one.circuit_id: one.name for one in state.circuits}
+    parts = [
+        f"circuit {names.get(each.circuit_id, each.circuit_id)} · λ {strength(each.intensity)}"
+        for each in report.circuits
+    ]
+    by_hand = 0
+    for item in report.items:
+        if isinstance(item, ProfileItem):
+            cluster = state.profile is not None and state.profile.is_cluster
+            kind = "cluster" if cluster else "profile"
+            parts.append(f"{kind} {item.name} · λ {strength(item.intensity)}")
+        elif isinstance(item, ManualItem):
+            by_hand += len(item.steered.strengths)
+    if by_hand:
+        parts.append(f"by hand: {features(by_hand)}")
+    return " + ".join(parts) or NOTHING
+
+
+def any_on(now: Snapshot) -> bool:
+    """Whether a place where something is set is switched on."""
+    return any(now.state.entry(place).enabled for place in can_steer(now))
+
+
+def live_evidence(now: Snapshot) -> str:
+    """The evidence phrase for the circuits that steer, word for word; empty where none does."""
+    if not now.plan.report.circuits:
+        return ""
+    return NO_CLAIM if now.plan.rung is None else rung_language(now.plan.rung)
+
+
+def report_words(details: Mapping[str, Any]) -> str:
+    """An answer's steering report, as kept with a message, in words; empty where none was kept."""
+    report = details.get("steering")
+    if not isinstance(report, dict):
+        return ""
+    found: list[str] = []
+    by_hand = 0
+    for item in report.get("items", []):
+        match item.get("kind"):
+            case "manual":
+                by_hand += int(item.get("features", 0))
+            case "inline":
+                found.append(f"with values of the request: {features(int(item.get('features', 0)))}")
+            case "profile":
+                found.append(f"by {item.get('name')} at λ {_lambda(item)}: {features(int(item.get('features', 0)))}")
+            case "circuit":
+                name = item.get("name", item.get("id"))
+                rung = details.get("rung")
+                evidence = rung_language(rung) if isinstance(rung, int) and 0 <= rung <= 3 else NO_CLAIM
+                found.append(f"by the circuit {name} at λ {_lambda(item)} ({evidence})")
+            case "unknown":
+                return "whether it was steered could not be read"
+    if by_hand:
+        found.append(f"by hand: {features(by_hand)}")
+    words = f"steered {', '.join(found)}" if found else "not steered"
+    return f"{words}; this changed while it was written" if report.get("changed") else words
+
+
+def _lambda(item: Mapping[str, Any]) -> str:
+    try:
+        return strength(float(item.get("intensity", 1.0)))
+    except (TypeError, ValueError):
+        return str(item.get("intensity"))
+
+
+def parse_features(text: str) -> dict[int, float]:
+    """``1234``, ``1234:2.5`` or ``1234=2.5``, separated by commas, spaces or lines, as index → strength.
+
+    Raises :class:`InvalidParameter` with the part that cannot be read, or a feature that is named twice.
+    """
+    tidy = re.sub(r"\s*([:=])\s*", r"\1", text.replace("−", "-"))
+    found: dict[int, float] = {}
+    for part in re.split(r"[\s,;]+", tidy):
+        if not part:
+            continue
+        match = _ONE.fullmatch(part)
+        if match is None:
+            raise InvalidParameter(
+                f"{part[:40]!r} is no feature.",
+                param="features",
+                remedy="Write its number, or number and strength: 1234, 1234:2.5.",
+            )
+        index = int(match[1])
+        if index in found:
+            raise InvalidParameter(
+                f"Feature {index} is named twice.", param="features", remedy="Name each feature once."
+            )
+        found[index] = DEFAULT_STRENGTH if match[2] is None else float(match[2])
+    return found
+
+
+def sae_facts(record: SaeRecord) -> str:
+    """Where an SAE belongs and how large it is."""
+    parts = ["layer unknown" if record.trained_layer is None else f"layer {record.trained_layer}"]
+    if record.d_sae is not None:
+        parts.append(features(record.d_sae))
+    if record.architecture:
+        parts.append(record.architecture)
+    return " · ".join(parts)
+
+
+def sae_figures(record: SaeRecord) -> str:
+    """What was measured here, beside what the source says of itself."""
+    source_l0 = record.source_l0 if record.source_l0 is not None else record.average_l0
+    if record.measured_l0 is None and record.measured_variance_explained is None:
+        told = _figures(source_l0, record.source_variance_explained)
+        return f"not measured yet; source: {told}" if told else "not measured yet"
+    parts = []
+    if record.measured_l0 is not None:
+        parts.append(f"L0 {record.measured_l0:.1f}{_beside(source_l0, '{:.1f}')}")
+    if record.measured_variance_explained is not None:
+        share = f"{record.measured_variance_explained:.0%}".replace("-", "−").replace("%", " %")
+        parts.append(f"explains {share}{_beside(record.source_variance_explained, '{:.0%}')}")
+    return " · ".join(parts)
+
+
+def _beside(source: float | None, form: str) -> str:
+    return "" if source is None else f" (source {form.format(source).replace('%', ' %')})"
+
+
+def _figures(l0: float | None, explained: float | None) -> str:
+    parts = [] if l0 is None else [f"L0 {l0:.1f}"]
+    if explained is not None:
+        parts.append(f"explains {explained:.0%}".replace("%", " %"))
+    return ", ".join(parts)
+
+
+def scale_words(value: float, row_norm: float, typical: float) -> str:
+    """How long the added vector is beside the stream's own: 0.4 × typical norm."""
+    return f"{abs(value) * row_norm / typical:.2g} × typical norm"

@@ -1,0 +1,177 @@
+"""One feature that is steered: what it is, how strong, and how much that is."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QRectF, Qt, QTimer, Signal
+from PySide6.QtGui import QPainter, QPaintEvent, QWheelEvent
+from PySide6.QtWidgets import QDoubleSpinBox, QFrame, QSlider
+
+from engine.library.records import FeatureLabel
+from engine.steering.strengths import STEERING_RANGE
+from ui import theme
+from ui.steering_words import scale_words
+from ui.widgets.basics import ElidedLabel, IconButton, column, label, line
+
+TENTHS = 10
+"""Slider steps to one unit of strength."""
+GESTURE_MS = 700
+"""Key presses nearer together than this are undone together."""
+HANDLE = 20
+FIELD_WIDTH = 84
+
+
+class CentredSlider(QSlider):
+    """A slider whose fill begins at zero, in the middle. The wheel scrolls the page instead of turning it."""
+
+    def __init__(self) -> None:
+        super().__init__(Qt.Orientation.Horizontal)
+        self.setObjectName("centred")
+        self.setRange(round(-STEERING_RANGE * TENTHS), round(STEERING_RANGE * TENTHS))
+        self.setSingleStep(TENTHS // 2)
+        self.setPageStep(5 * TENTHS)
+        theme.current().changed.connect(self.update)
+
+    def wheelEvent(self, event: QWheelEvent) -> None:
+        """Leave the wheel to the page."""
+        event.ignore()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """Draw the groove and its fill, then let the style put the handle on it."""
+        look = theme.current()
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setPen(Qt.PenStyle.NoPen)
+        middle, centre = self.height() / 2, self.width() / 2
+        painter.setBrush(look.colour("line_strong"))
+        painter.drawRoundedRect(QRectF(0, middle - 2, self.width(), 4), 2, 2)
+        painter.drawRect(QRectF(centre - 0.5, middle - 7, 1, 14))
+        share = self.value() / self.maximum()
+        end = centre + share * (self.width() - HANDLE) / 2
+        painter.setBrush(look.colour("accent" if self.isEnabled() else "disabled"))
+        painter.drawRoundedRect(QRectF(min(centre, end), middle - 2, abs(end - centre), 4), 2, 2)
+        painter.end()
+        super().paintEvent(event)
+
+
+class StrengthField(QDoubleSpinBox):
+    """The strength as a number; the wheel scrolls the page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setRange(-STEERING_RANGE, STEERING_RANGE)
+        self.setDecimals(2)
+        self.setSingleStep(0.5)
+        self.setKeyboardTracking(False)
+        self.setFixedWidth(FIELD_WIDTH)
+        self.setAlignment(Qt.AlignmentFlag.AlignRight)
+        self.lineEdit().setTextMargins(0, 0, theme.S, 0)
+
+    def wheelEvent(self, event: QWheelEvent) -> None:
+        """Leave the wheel to the page."""
+        event.ignore()
+
+
+class FeatureRow(QFrame):
+    """Shows one strength; says what the person wants with signals."""
+
+    changed = Signal(int, float, object)
+    """(feature, strength, gesture): the same gesture as long as one drag or run of key presses lasts."""
+    removed = Signal(int)
+
+    def __init__(self, index: int) -> None:
+        super().__init__()
+        self.setObjectName("row")
+        self.index = index
+        self._gesture: object = object()
+        self._row_norm: float | None = None
+        self._typical: float | None = None
+        self.title = ElidedLabel("no label", "muted")
+        self.scale = label("", "small")
+        self.slider = CentredSlider()
+        self.field = StrengthField()
+        for part in (self.slider, self.field):
+            part.setAccessibleName(f"Strength of feature {index}")
+        self.remove_button = IconButton("close", f"Remove feature {index}", lambda: self.removed.emit(index))
+        head = line(label(f"#{index}", "mono"), spacing=theme.S)
+        head.addWidget(self.title, 1)
+        head.addWidget(self.scale)
+        inside = column(spacing=theme.XS, margins=(theme.S, theme.S - 2, theme.XS, theme.S - 2))
+        inside.addLayout(head)
+        foot = line(spacing=theme.M)
+        foot.addWidget(self.slider, 1)
+        foot.addWidget(self.field)
+        foot.addWidget(self.remove_button)
+        inside.addLayout(foot)
+        self.setLayout(inside)
+        self._pause = QTimer(self)
+        self._pause.setSingleShot(True)
+        self._pause.setInterval(GESTURE_MS)
+        self.slider.sliderPressed.connect(self._begin)
+        self.slider.valueChanged.connect(self._on_slider)
+        # Said once more at the end, so that what was refused meanwhile is put right on screen.
+        self.slider.sliderReleased.connect(lambda: self._tell(self.field.value()))
+        self.field.valueChanged.connect(self._on_field)
+
+    def show_value(self, value: float) -> None:
+        """Show the strength that holds, unless a person is turning the slider or writing in the field."""
+        if not self.slider.isSliderDown():
+            self._set_slider(value)
+            if not (self.field.hasFocus() and self.field.lineEdit().isModified()):
+                self._set_field(value)
+        self._show_scale()
+
+    def show_label(self, found: FeatureLabel | None) -> None:
+        """Show what is known about the feature."""
+        self.title.set_text(found.label if found is not None else "no label")
+        looks = "strong" if found is not None else "muted"
+        if self.title.property("look") != looks:
+            self.title.setProperty("look", looks)
+            self.title.style().polish(self.title)
+
+    def show_norms(self, row: float | None, typical: float | None) -> None:
+        """Length of the feature's decoder row and the typical length of the residual stream there, where known."""
+        self._row_norm, self._typical = row, typical
+        self._show_scale()
+
+    # --- inside -----------------------------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        self._gesture = object()
+
+    def _on_slider(self, tenths: int) -> None:
+        value = tenths / TENTHS
+        self._set_field(value)
+        if not self.slider.isSliderDown():
+            if not self._pause.isActive():
+                self._begin()
+            self._pause.start()
+        self._tell(value)
+
+    def _on_field(self, value: float) -> None:
+        self._set_slider(value)
+        self._begin()
+        self._tell(value)
+
+    def _tell(self, value: float) -> None:
+        self._show_scale()
+        self.changed.emit(self.index, round(value, 2), self._gesture)
+
+    def _set_slider(self, value: float) -> None:
+        self.slider.blockSignals(True)
+        self.slider.setValue(round(value * TENTHS))
+        self.slider.blockSignals(False)
+        self.slider.update()
+
+    def _set_field(self, value: float) -> None:
+        self.field.blockSignals(True)
+        self.field.setValue(value)
+        self.field.blockSignals(False)
+
+    def _show_scale(self) -> None:
+        known = self._row_norm is not None and bool(self._typical)
+        if known and self._row_norm is not None and self._typical is not None:
+            self.scale.setText(scale_words(self.field.value(), self._row_norm, self._typical))
+            self.scale.setToolTip(
+                "How long the added vector is beside the usual length of the residual stream at this layer"
+            )
+        self.scale.setVisible(known)
