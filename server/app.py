@@ -18,6 +18,7 @@ from server.context import ServerContext
 from server.errors import GENERIC_MESSAGE, MethodNotAllowed, PayloadTooLarge, answer_for
 from server.exchanges import Exchanges, current_exchange
 from server.guards import Guards
+from server.management import routes as management_routes
 from server.openai import routes as openai_routes
 from server.openai.running import GenerationInterrupted
 
@@ -41,6 +42,7 @@ def create_app(engine: Engine, settings: ServerSettings) -> Quart:
     _add_guards(app, settings)
     _add_error_handlers(app)
     openai_routes.register(app, context)
+    management_routes.register(app, context)
     health.register(app, context)
     page.register(app, context)
     return app

@@ -24,6 +24,7 @@ _WORDING = {
     "list_type": "a list is expected",
     "string_type": "a string is expected",
     "bool_type": "true or false is expected",
+    "extra_forbidden": "there is no such field",
 }
 """Our words where pydantic's speak of Python."""
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from engine.actions.saes.errors import SaeFilesDamaged
 from engine.documents.errors import DocumentRefused
 from engine.errors import MillmError
 from engine.library.errors import ClaimConflict
@@ -126,6 +127,10 @@ ERROR_TABLE: Mapping[str, ErrorSpec] = MappingProxyType(
         "server_error": _server(500),
         "generation_error": _server(500),
         "non_finite_logits": _server(500),
+        "invalid_scoring_request": ErrorSpec(400),
+        "response_format_unsupported": ErrorSpec(400),
+        "constrained_output_invalid": _server(500),
+        "embedding_vector_invalid": _server(500),
         # models
         "model_not_found": ErrorSpec(404),
         "ambiguous_model_name": ErrorSpec(400),
@@ -143,6 +148,7 @@ ERROR_TABLE: Mapping[str, ErrorSpec] = MappingProxyType(
         # SAEs
         "sae_not_found": ErrorSpec(404),
         "sae_already_exists": ErrorSpec(409),
+        "sae_already_attached": ErrorSpec(409),
         "sae_not_attached": ErrorSpec(400),
         "sae_format_unknown": ErrorSpec(400),
         "sae_not_steerable": ErrorSpec(400),
@@ -171,6 +177,7 @@ ERROR_TABLE: Mapping[str, ErrorSpec] = MappingProxyType(
         "settings_invalid": _server(500),
         "unsafe_binding": _server(500),
         "port_in_use": ErrorSpec(409),
+        "insufficient_disk": _server(507),
         "download_failed": _server(502),
         "checksum_mismatch": _server(502),
     }
@@ -255,6 +262,9 @@ def answer_for(error: MillmError, path: str, *, while_generating: bool = False) 
 def _api_status(error: MillmError, spec: ErrorSpec) -> int:
     if isinstance(error, WELL_FORMED_REFUSALS):
         return 200
+    if isinstance(error, SaeFilesDamaged):
+        # Reading an attached SAE that fails is our failure; a file somebody asked us to import is theirs.
+        return 400
     return spec.status if spec.api_status is None else spec.api_status
 
 

@@ -1,4 +1,4 @@
-"""The field policy: what happens to each field of a request that asks for text. No field is ever lost.
+"""The field policy: what happens to each field of a request to the model. No field is ever lost.
 
 A field is *honoured* (it has its effect), *reported* (named in ``X-miLLM-Ignored-Fields``, refused in strict mode) or
 *refused* (400 ``field_not_honoured`` naming it, before anything loads). A field no row names is reported. Null always
@@ -23,6 +23,7 @@ class Endpoint(StrEnum):
 
     CHAT = "chat completions"
     COMPLETIONS = "text completions"
+    EMBEDDINGS = "embeddings"
 
 
 class Use(StrEnum):
@@ -38,6 +39,7 @@ class Rule:
     """One row of the table.
 
     Attributes:
+        embeddings: Most fields of the other endpoints say nothing about a vector, and are reported there.
         neutral: Values that ask for nothing and pass even where the field is refused; compared with their JSON type.
         refused_when: A condition under which a field that is otherwise honoured is refused.
         remedy: What to do instead, for the message.
@@ -45,35 +47,77 @@ class Rule:
 
     chat: Use
     completions: Use
+    embeddings: Use = Use.REPORTED
     neutral: tuple[Any, ...] = ()
     refused_when: Callable[[Any, Body], bool] | None = None
     remedy: str = ""
 
     def use(self, endpoint: Endpoint) -> Use:
         """The row's word for ``endpoint``."""
-        return self.chat if endpoint is Endpoint.CHAT else self.completions
+        match endpoint:
+            case Endpoint.CHAT:
+                return self.chat
+            case Endpoint.COMPLETIONS:
+                return self.completions
+            case Endpoint.EMBEDDINGS:
+                return self.embeddings
 
 
 def _both(use: Use, **more: Any) -> Rule:
     return Rule(use, use, **more)
 
 
+def _everywhere(use: Use, **more: Any) -> Rule:
+    return Rule(use, use, use, **more)
+
+
 _H = _both(Use.HONOURED)
+_TEXT_ONLY = _both(Use.HONOURED, embeddings=Use.REFUSED)
 _CHAT_ONLY_REPORTED = Rule(Use.HONOURED, Use.REPORTED)
-_REPORTED = _both(Use.REPORTED)
-_REFUSED = _both(Use.REFUSED)
+_REPORTED = _everywhere(Use.REPORTED)
+_REFUSED = _everywhere(Use.REFUSED)
+
+SCORING = "Scoring (allowed_token_ids, or logprobs with an output cap of 1)"
+
+
+def scores(body: Body) -> bool:
+    """Whether ``body`` asks for probabilities of the next token and for no text: that is scoring."""
+    if body.get("allowed_token_ids") is not None:
+        return True
+    caps = (body.get("max_tokens"), body.get("max_completion_tokens"))
+    # 0 asks for logprobs without alternatives.
+    asked = body.get("logprobs") is not None and body.get("logprobs") is not False
+    return asked and 1 in caps and body.get("n") in (None, 1) and body.get("stream") is not True
+
+
+def _text_only(*idle: Any, **more: Any) -> Rule:
+    """Honoured where text is written; on scoring refused, but for values that ask for ``idle`` (and 1 is 1.0)."""
+    return _both(Use.HONOURED, refused_when=lambda value, body: scores(body) and value not in idle, **more)
+
+
+_STEERING = _text_only(
+    embeddings=Use.REFUSED,
+    remedy=f"{SCORING} is never steered, nor are embeddings: leave it out, or ask for two tokens or more.",
+)
+_ONE_TOKEN = f"{SCORING} reads one token and writes nothing: leave it out, or ask for text."
 
 TABLE: Mapping[str, Rule] = MappingProxyType(
     {
         # what to answer, and how to send it
-        "model": _H,
+        "model": _everywhere(Use.HONOURED),
         "messages": _CHAT_ONLY_REPORTED,
         "prompt": Rule(Use.REPORTED, Use.HONOURED),
         "add_special_tokens": Rule(Use.REPORTED, Use.HONOURED),
         "chat_template_kwargs": _CHAT_ONLY_REPORTED,
         "enable_thinking": _CHAT_ONLY_REPORTED,
-        "extra_messages": _REFUSED,
-        "stream": _H,
+        "extra_messages": Rule(
+            Use.HONOURED,
+            Use.REFUSED,
+            neutral=([],),
+            refused_when=lambda value, body: not scores(body),
+            remedy="Further conversations can be scored, not answered: send one request for each.",
+        ),
+        "stream": _text_only(False, remedy=_ONE_TOKEN),
         "stream_options": _H,
         # sampling
         "temperature": _H,
@@ -84,35 +128,49 @@ TABLE: Mapping[str, Rule] = MappingProxyType(
         "presence_penalty": _H,
         "repetition_penalty": _H,
         "repeat_penalty": _H,
-        "logit_bias": _H,
-        "seed": _H,
+        "logit_bias": _text_only({}, embeddings=Use.REFUSED, neutral=({},), remedy=_ONE_TOKEN),
+        "seed": _TEXT_ONLY,
         # how many, how long
-        "n": _H,
+        "n": _text_only(1, embeddings=Use.REFUSED, neutral=(1,), remedy=_ONE_TOKEN),
         "best_of": _both(
             Use.HONOURED,
-            refused_when=lambda value, body: body.get("stream") is True and value != 1,
-            remedy="Choices can only be ranked once all are written: send it without stream.",
+            refused_when=lambda value, body: value != 1 and (body.get("stream") is True or scores(body)),
+            remedy="Choices can only be ranked once all are written: send it without stream, and not with scoring.",
         ),
         "max_tokens": _H,
-        "max_completion_tokens": _H,
-        "min_tokens": _H,
+        "max_completion_tokens": _TEXT_ONLY,
+        "min_tokens": _text_only(0, remedy=_ONE_TOKEN),
         "ignore_eos": _H,
         "stop": _H,
+        # vectors
+        "input": Rule(Use.REPORTED, Use.REPORTED, Use.HONOURED),
+        "encoding_format": Rule(Use.REPORTED, Use.REPORTED, Use.HONOURED),
+        "pooling": Rule(Use.REFUSED, Use.REFUSED, Use.HONOURED, neutral=("mean",)),
+        "normalize": Rule(Use.REFUSED, Use.REFUSED, Use.HONOURED, neutral=(False,)),
         # probabilities
-        "logprobs": _H,
-        "top_logprobs": Rule(Use.HONOURED, Use.REFUSED, remedy="Text completions take an integer in logprobs."),
+        "logprobs": _both(Use.HONOURED, embeddings=Use.REFUSED, neutral=(False,)),
+        "top_logprobs": Rule(
+            Use.HONOURED, Use.REFUSED, Use.REFUSED, remedy="Text completions take an integer in logprobs."
+        ),
         "return_tokens_as_token_ids": _H,
-        "allowed_token_ids": _REFUSED,
+        "allowed_token_ids": _TEXT_ONLY,
         # form of the text
-        "response_format": _both(Use.REFUSED, neutral=({"type": "text"},)),
+        "response_format": Rule(
+            Use.HONOURED,
+            Use.REFUSED,
+            Use.REFUSED,
+            neutral=({"type": "text"},),
+            refused_when=lambda value, body: scores(body),
+            remedy="Only a chat's answer can be given a form, and scoring writes none.",
+        ),
         # steering
-        "profile": _REFUSED,
-        "steering": _REFUSED,
-        "steering_intensity": _REFUSED,
-        "return_sae_activations": _REFUSED,
+        "profile": _STEERING,
+        "steering": _STEERING,
+        "steering_intensity": _STEERING,
+        "return_sae_activations": _TEXT_ONLY,
         # tools
-        "tools": _both(Use.REFUSED, neutral=([],)),
-        "tool_choice": _both(Use.REFUSED, neutral=("auto", "none")),
+        "tools": _everywhere(Use.REFUSED, neutral=([],)),
+        "tool_choice": _everywhere(Use.REFUSED, neutral=("auto", "none")),
         "functions": _both(Use.REFUSED, neutral=([],)),
         "function_call": _both(Use.REFUSED, neutral=("auto", "none")),
         # what other servers or models do
@@ -122,8 +180,6 @@ TABLE: Mapping[str, Rule] = MappingProxyType(
         "fim_mode": _REFUSED,
         "lora_adapter": _REFUSED,
         "modalities": _both(Use.REFUSED, neutral=(["text"],)),
-        "normalize": _both(Use.REFUSED, neutral=(False,)),
-        "pooling": _both(Use.REFUSED, neutral=("mean",)),
         "prediction": _REFUSED,
         "reasoning_effort": _REFUSED,
         "suffix": _REFUSED,
@@ -180,9 +236,11 @@ def _is_refused(endpoint: Endpoint, name: str, value: Any, body: Body, declared:
     rule = TABLE.get(name)
     if rule is None:
         return False
+    if any(_same(value, neutral) for neutral in rule.neutral):
+        return False
     use = rule.use(endpoint)
     if use is Use.REFUSED or (use is Use.HONOURED and name not in declared):
-        return not any(_same(value, neutral) for neutral in rule.neutral)
+        return True
     return use is Use.HONOURED and rule.refused_when is not None and rule.refused_when(value, body)
 
 

@@ -11,6 +11,8 @@ from engine.errors import InvalidParameter
 
 BACKEND = "X-miLLM-Backend"
 BATCH = "X-miLLM-Batch"
+CIRCUIT_RUNG = "X-miLLM-Circuit-Rung"
+CONSTRAINED = "X-miLLM-Constrained"
 IGNORED_FIELDS = "X-miLLM-Ignored-Fields"
 LEASE = "X-miLLM-Lease"
 LOAD_POLICY = "X-miLLM-Load-Policy"
@@ -18,9 +20,21 @@ MODE = "X-miLLM-Mode"
 NOTES = "X-miLLM-Notes"
 SEED = "X-miLLM-Seed"
 STEERING = "X-miLLM-Steering"
+STEERING_INTENSITY = "X-miLLM-Steering-Intensity"
 STRICT = "X-miLLM-Strict"
 
-RESPONSE_HEADERS = (BACKEND, BATCH, IGNORED_FIELDS, MODE, NOTES, SEED, STEERING)
+RESPONSE_HEADERS = (
+    BACKEND,
+    BATCH,
+    CIRCUIT_RUNG,
+    CONSTRAINED,
+    IGNORED_FIELDS,
+    MODE,
+    NOTES,
+    SEED,
+    STEERING,
+    STEERING_INTENSITY,
+)
 """Headers of ours that a browser page may read."""
 
 _STRICT_WORDS = {"true": True, "1": True, "false": False, "0": False}

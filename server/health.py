@@ -9,6 +9,7 @@ from typing import Any
 from quart import Quart, Response
 
 from engine.errors import LibraryUnusable
+from engine.library.records import ProfileKind
 from server import sse
 from server.context import ServerContext, version
 
@@ -19,7 +20,10 @@ _DESCRIPTIONS = {
     "serial": "Each answer is written in passes of its own.",
 }
 _LIMITATIONS = {
-    "cbm": ["Requests with a seed are written in passes of their own, so that their bytes repeat."],
+    "cbm": [
+        "Requests with a seed are written in passes of their own, so that their bytes repeat.",
+        "So are requests that ask for SAE activations, which are read for one request at a time.",
+    ],
     "serial": ["Answers do not share passes: several at once take turns."],
 }
 
@@ -42,7 +46,7 @@ def register(app: Quart, context: ServerContext) -> None:
             **_stamp(),
             "components": components,
             "model_loaded": context.engine.shelf.resident is not None,
-            "sae_attached": False,
+            "sae_attached": bool(context.engine.desk.state.attachments),
         }
         if is_ready:
             return _json(body)
@@ -58,6 +62,7 @@ def register(app: Quart, context: ServerContext) -> None:
     async def detailed() -> Response:
         components = await _components(context)
         resident = context.engine.shelf.resident
+        attachments = context.engine.desk.state.attachments
         return _json(
             {
                 "status": _worst(components),
@@ -67,13 +72,13 @@ def register(app: Quart, context: ServerContext) -> None:
                 "model_loaded": resident is not None,
                 "model_name": None if resident is None else resident.record.name,
                 "model_placement": None,
-                "sae_attached": False,
-                "sae_id": None,
-                "sae_count": 0,
-                "sae_ids": [],
+                "sae_attached": bool(attachments),
+                "sae_id": attachments[0].sae_id if attachments else None,
+                "sae_count": len(attachments),
+                "sae_ids": [each.sae_id for each in attachments],
                 "inference": _figures(context),
                 "lease": None,
-                "active_profile": None,
+                "active_profile": await _active_profile(context),
             }
         )
 
@@ -97,6 +102,25 @@ def _figures(context: ServerContext) -> dict[str, Any]:
     }
 
 
+async def _active_profile(context: ServerContext) -> dict[str, Any] | None:
+    """The profile or cluster in force. What only its row knows is null while the library cannot be read."""
+    active = context.engine.desk.state.profile
+    if active is None:
+        return None
+    try:
+        row = await context.quick(lambda: context.engine.library.profiles.get(active.profile_id))
+    except LibraryUnusable:
+        row = None
+    kind = ProfileKind.CLUSTER if active.is_cluster else ProfileKind.MANUAL
+    return {
+        "id": active.profile_id,
+        "name": active.name,
+        "source_kind": kind.value,
+        "intensity": active.intensity,
+        "sensing_enabled": None if row is None else row.sensing_enabled,
+    }
+
+
 def _inference(context: ServerContext) -> dict[str, Any]:
     stats = context.engine.generation.stats()
     settings = context.engine.settings
@@ -107,7 +131,7 @@ def _inference(context: ServerContext) -> dict[str, Any]:
         "capabilities": {
             "streaming": True,
             "per_request_sampling_params": True,
-            "per_request_profile_override": False,
+            "per_request_profile_override": True,
             "speculative_decoding": False,
         },
         "limitations": _LIMITATIONS[word],

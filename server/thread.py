@@ -30,6 +30,7 @@ PROBE_TIMEOUT_S = 0.5
 REQUEST_GRACE_S = 0.3
 """How long routes may take to say goodbye when the server stops."""
 HYPERCORN_GRACE_S = 0.2
+MAX_SOCKET_MESSAGE = 64 * 1024
 KEEP_ALIVE_S = 75
 """Longer than clients keep idle connections, so that they close first and never write into one being closed."""
 
@@ -214,6 +215,8 @@ class _Listening(Config):
         self.graceful_timeout = HYPERCORN_GRACE_S
         self.keep_alive_timeout = KEEP_ALIVE_S
         self.include_server_header = False
+        # Clients of the event socket have nothing to say.
+        self.websocket_max_message_size = MAX_SOCKET_MESSAGE
         self.accesslog = None
         self.errorlog = _hypercorn_log()
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from engine.generation.request import TokenInfo
+from engine.generation.text.reasoning import Piece
 from server.fields import Endpoint
 from server.openai.dialect import Dialect
 from server.openai.formatting import chat_logprobs
@@ -17,6 +18,7 @@ class Chat(Dialect):
 
     endpoint = Endpoint.CHAT
     schema = ChatBody
+    splits_reasoning = True
     id_prefix = "chatcmpl"
     object_name = "chat.completion"
     chunk_name = "chat.completion.chunk"
@@ -26,14 +28,21 @@ class Chat(Dialect):
         return parse_chat(body)
 
     def choice(
-        self, index: int, text: str, tokens: Sequence[TokenInfo], finish_reason: str, *, logprobs: bool, as_ids: bool
+        self,
+        index: int,
+        text: str,
+        reasoning: str | None,
+        tokens: Sequence[TokenInfo],
+        finish_reason: str,
+        *,
+        logprobs: bool,
+        as_ids: bool,
     ) -> dict[str, Any]:
-        """As in the base; the key ``logprobs`` is there only when they were asked for."""
-        out: dict[str, Any] = {
-            "index": index,
-            "message": {"role": "assistant", "content": text},
-            "finish_reason": finish_reason,
-        }
+        """As in the base; ``logprobs`` is there only when asked for, ``reasoning_content`` only where there was any."""
+        message = {"role": "assistant", "content": text}
+        if reasoning is not None:
+            message["reasoning_content"] = reasoning
+        out: dict[str, Any] = {"index": index, "message": message, "finish_reason": finish_reason}
         if logprobs:
             out["logprobs"] = chat_logprobs(tokens, as_ids=as_ids)
         return out
@@ -43,10 +52,11 @@ class Chat(Dialect):
         return {"index": index, "delta": {"role": "assistant"}, "finish_reason": None}
 
     def piece(
-        self, index: int, text: str, tokens: Sequence[TokenInfo], *, logprobs: bool, as_ids: bool
+        self, index: int, piece: Piece, tokens: Sequence[TokenInfo], *, logprobs: bool, as_ids: bool
     ) -> dict[str, Any]:
         """As in the base."""
-        out: dict[str, Any] = {"index": index, "delta": {"content": text}, "finish_reason": None}
+        name = "reasoning_content" if piece.kind == "reasoning" else "content"
+        out: dict[str, Any] = {"index": index, "delta": {name: piece.text}, "finish_reason": None}
         if logprobs:
             out["logprobs"] = chat_logprobs(tokens, as_ids=as_ids)
         return out

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from engine.generation.request import TokenInfo
+from engine.generation.text.reasoning import Piece
 from server.fields import Endpoint
 from server.openai.dialect import Dialect
 from server.openai.formatting import text_logprobs
@@ -17,6 +18,7 @@ class Completions(Dialect):
 
     endpoint = Endpoint.COMPLETIONS
     schema = CompletionBody
+    splits_reasoning = False
     id_prefix = "cmpl"
     object_name = "text_completion"
     chunk_name = "text_completion"
@@ -26,7 +28,15 @@ class Completions(Dialect):
         return parse_completion(body)
 
     def choice(
-        self, index: int, text: str, tokens: Sequence[TokenInfo], finish_reason: str, *, logprobs: bool, as_ids: bool
+        self,
+        index: int,
+        text: str,
+        reasoning: str | None,
+        tokens: Sequence[TokenInfo],
+        finish_reason: str,
+        *,
+        logprobs: bool,
+        as_ids: bool,
     ) -> dict[str, Any]:
         """As in the base; ``logprobs`` is null when they were not asked for."""
         return {
@@ -41,12 +51,12 @@ class Completions(Dialect):
         return None
 
     def piece(
-        self, index: int, text: str, tokens: Sequence[TokenInfo], *, logprobs: bool, as_ids: bool
+        self, index: int, piece: Piece, tokens: Sequence[TokenInfo], *, logprobs: bool, as_ids: bool
     ) -> dict[str, Any]:
         """As in the base."""
         return {
             "index": index,
-            "text": text,
+            "text": piece.text,
             "logprobs": text_logprobs(tokens, as_ids=as_ids) if logprobs else None,
             "finish_reason": None,
         }

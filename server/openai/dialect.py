@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from pydantic import BaseModel
 
 from engine.generation.request import TokenInfo
+from engine.generation.text.reasoning import Piece
 from server.fields import Endpoint
 from server.openai.schema import Parsed
 
@@ -19,11 +20,13 @@ class Dialect(ABC):
     Attributes:
         endpoint: Its column in the field table.
         schema: The body it reads; a field is only honoured when it is declared there.
+        splits_reasoning: Whether a model's reasoning is told from its answer.
         id_prefix, object_name, chunk_name: As in OpenAI's answers.
     """
 
     endpoint: ClassVar[Endpoint]
     schema: ClassVar[type[BaseModel]]
+    splits_reasoning: ClassVar[bool]
     id_prefix: ClassVar[str]
     object_name: ClassVar[str]
     chunk_name: ClassVar[str]
@@ -35,13 +38,21 @@ class Dialect(ABC):
 
     @abstractmethod
     def parse(self, body: dict[str, Any]) -> Parsed:
-        """The body as a request. Raises ``InvalidParameter``."""
+        """The body as a request. Raises ``InvalidParameter`` and ``SaeActivationsRefused``."""
 
     @abstractmethod
     def choice(
-        self, index: int, text: str, tokens: Sequence[TokenInfo], finish_reason: str, *, logprobs: bool, as_ids: bool
+        self,
+        index: int,
+        text: str,
+        reasoning: str | None,
+        tokens: Sequence[TokenInfo],
+        finish_reason: str,
+        *,
+        logprobs: bool,
+        as_ids: bool,
     ) -> dict[str, Any]:
-        """A whole choice of an answer that is not streamed."""
+        """A whole choice of an answer that is not streamed; ``reasoning`` is None where there was none."""
 
     @abstractmethod
     def opening(self, index: int) -> dict[str, Any] | None:
@@ -49,7 +60,7 @@ class Dialect(ABC):
 
     @abstractmethod
     def piece(
-        self, index: int, text: str, tokens: Sequence[TokenInfo], *, logprobs: bool, as_ids: bool
+        self, index: int, piece: Piece, tokens: Sequence[TokenInfo], *, logprobs: bool, as_ids: bool
     ) -> dict[str, Any]:
         """The choice of a chunk with new text."""
 

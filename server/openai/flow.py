@@ -1,11 +1,13 @@
 """The way of a request that writes text: checks in the contract's order, then one run with two endings.
 
-Schema, model name, strict header, kind of model, field policy, load, prompt and window, queue: all of it comes before
-the first byte of the answer, so that a stream's 200 is never taken back.
+Schema, model name, strict header, kind of model, field policy, what needs an attached SAE, load, prompt and window,
+steering, activations, queue: all of it comes before the first byte of the answer, so that a stream's 200 is never taken
+back.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator
@@ -14,7 +16,8 @@ from typing import Any
 
 from quart import Response, request
 
-from engine.errors import FieldNotHonoured, InvalidParameter, MillmError, ModelNotLoaded
+from engine.errors import MillmError
+from engine.generation.errors import ResponseFormatUnsupported
 from engine.generation.request import (
     ChoiceFinished,
     GenerationRequest,
@@ -23,18 +26,21 @@ from engine.generation.request import (
     TokenInfo,
     Usage,
 )
+from engine.generation.response_format import ResponseFormat
 from engine.generation.service import PreparedRequest
-from engine.library.records import ModelRecord
-from engine.models.names import check_generative
-from server import fields, headers, sse
+from engine.generation.text.reasoning import Piece, ReasoningSplitter, prompt_opens_reasoning
+from server import headers, sse
 from server.body import parse_object, read_body, refuse_non_json_numbers
 from server.context import ServerContext
 from server.errors import GENERIC_MESSAGE, stream_error_event
 from server.exchanges import current_exchange
+from server.openai import scoring
+from server.openai.admission import apply_policy, common_headers, on_resident
 from server.openai.dialect import Dialect
-from server.openai.formatting import new_id, system_fingerprint, usage_json
+from server.openai.formatting import millm_json, new_id, system_fingerprint, usage_json
 from server.openai.running import GenerationInterrupted, Running
 from server.openai.schema import Parsed
+from server.openai.steered import check_saes, steering_headers
 
 log = logging.getLogger(__name__)
 
@@ -45,10 +51,7 @@ MAX_FRAMES_AT_ONCE = 256
 STREAMING_ERROR = {"error": {"message": GENERIC_MESSAGE, "type": "server_error", "code": "streaming_error"}}
 
 GENERATION = "generation"
-"""The mode of every answer: ``allowed_token_ids`` is refused, and logprobs of a single token come from generation."""
-
-LOAD_ATTEMPTS = 3
-"""How often a model that another request swapped out in the meantime is asked for again."""
+"""The mode of an answer that is written; see ``scoring`` for the other."""
 
 
 async def answer(context: ServerContext, dialect: Dialect) -> Response:
@@ -58,14 +61,19 @@ async def answer(context: ServerContext, dialect: Dialect) -> Response:
     parsed = dialect.parse(body)
     refuse_non_json_numbers(raw)
     record = await context.quick(lambda: context.engine.shelf.resolve(parsed.generation.model))
-    unused = _apply_policy(context, dialect, body, parsed, record)
-    prepared = await _prepare(context, replace(parsed.generation, model=record.name))
+    unused = apply_policy(context, dialect.endpoint, body, dialect.declared(), parsed.unused, record)
+    asked = parsed.generation if parsed.response_format is None else await context.quick(parsed.constrained)
+    check_saes(asked, record, context.engine.shelf.resident, extra_messages=parsed.has_extra_messages)
+    if parsed.scoring is not None:
+        return await scoring.answer(context, dialect, parsed, parsed.scoring, record, unused)
+    prepared = await _prepare(context, replace(asked, model=record.name))
     running = Running(context.engine.generation, prepared, current_exchange())
     started = await running.started()
     head = _Head(dialect, parsed, prepared, started.backend)
     out_headers = _headers(context, head, unused)
     if parsed.stream:
-        response = Response(_stream(head, running), 200, {**out_headers, **sse.HEADERS})
+        first = {**out_headers, **steering_headers(prepared, started.rung), **sse.HEADERS}
+        response = Response(_stream(head, running), 200, first)
         # Quart cuts answers after RESPONSE_TIMEOUT seconds, long streams too.
         response.timeout = None
         return response
@@ -75,6 +83,7 @@ async def answer(context: ServerContext, dialect: Dialect) -> Response:
         200,
         {
             **out_headers,
+            **steering_headers(prepared, finished.rung),
             "Content-Type": "application/json",
             headers.BATCH: "1",
             headers.STEERING: finished.steering.text(),
@@ -106,6 +115,12 @@ class _Head:
         """Whether tokens' logprobs are sent."""
         return self.prepared.request.logprobs is not None
 
+    def splitter(self, index: int) -> ReasoningSplitter:
+        """What tells reasoning from answer in choice ``index``; constrained text is never split."""
+        prompt = self.prepared.prompts[index // self.prepared.request.n]
+        enabled = self.dialect.splits_reasoning and self.prepared.request.response_format is None
+        return ReasoningSplitter(enabled and prompt_opens_reasoning(prompt.text), enabled)
+
     def envelope(self, object_name: str, choices: list[dict[str, Any]]) -> dict[str, Any]:
         """An answer or a chunk with ``choices``."""
         return {
@@ -124,74 +139,52 @@ class _Head:
         return sse.frame({**value, **more})
 
 
-# --- before anything is loaded ----------------------------------------------------------------------------------------
-
-
-def _apply_policy(
-    context: ServerContext, dialect: Dialect, body: dict[str, Any], parsed: Parsed, record: ModelRecord
-) -> tuple[str, ...]:
-    """Refuse what cannot be honoured; returns the locations of fields nobody uses."""
-    strict = headers.strict_flag(request.headers.getlist(headers.STRICT))
-    check_generative(record)
-    unused = fields.judge(
-        dialect.endpoint, body, dialect.declared(), parsed.unused, model=record.name, engine=record.engine.value
-    )
-    if strict:
-        fields.refuse_unused(unused)
-    if unused:
-        # Locations only, in the header's safe form: what a person wrote never reaches a log.
-        shown = headers.string_list(unused, context.settings.IGNORED_FIELDS_HEADER_MAX_BYTES)
-        log.warning("request_fields_unused endpoint=%s fields=%s", dialect.endpoint.name.lower(), shown)
-    _refuse_later_headers()
-    return unused
-
-
-def _refuse_later_headers() -> None:
-    """Headers whose work has not landed: dropping them in silence would break what they promise."""
-    policy = request.headers.get(headers.LOAD_POLICY)
-    if policy is not None:
-        word = policy.strip().lower()
-        if word not in ("auto", "refuse"):
-            raise InvalidParameter(
-                f"Invalid value for '{headers.LOAD_POLICY}'; expected auto or refuse.", param=headers.LOAD_POLICY
-            )
-        if word == "refuse":
-            raise FieldNotHonoured(
-                f"'{headers.LOAD_POLICY}: refuse' cannot be honoured: models are loaded on demand.",
-                param=headers.LOAD_POLICY,
-                remedy="Leave the header out, or send auto.",
-            )
-    if headers.LEASE in request.headers:
-        raise FieldNotHonoured(
-            f"'{headers.LEASE}' cannot be honoured: this server has no leases.",
-            param=headers.LEASE,
-            remedy="Leave the header out.",
-        )
+# --- before the first byte --------------------------------------------------------------------------------------------
 
 
 async def _prepare(context: ServerContext, generation: GenerationRequest) -> PreparedRequest:
-    """Load the model where needed and turn the request into tokens for it."""
-    for attempt in range(LOAD_ATTEMPTS):
-        await context.load(lambda: context.engine.loader.ensure(generation.model))
-        try:
-            return await context.quick(lambda: context.engine.generation.prepare(generation))
-        except ModelNotLoaded:
-            # Another request had its own model loaded between the two steps.
-            if attempt == LOAD_ATTEMPTS - 1:
-                raise
-    raise AssertionError("the loop above returns or raises")
+    """Turn the request into tokens for the model, which is loaded where needed."""
+    service = context.engine.generation
+
+    async def prepare() -> PreparedRequest:
+        if generation.response_format is not None:
+            await _compile(context, generation.model, generation.response_format)
+        return await context.quick(lambda: service.prepare(generation))
+
+    return await on_resident(context, generation.model, prepare)
+
+
+async def _compile(context: ServerContext, model: str, asked: ResponseFormat) -> None:
+    """Have ``asked`` compiled; ``prepare`` then finds it at once. The wait ends when the client leaves.
+
+    Raises :class:`ResponseFormatUnsupported`, also when it takes too long.
+    """
+    begun = await context.quick(lambda: context.engine.generation.compile_constraint(model, asked))
+    if begun.done():
+        begun.result()
+        return
+    compiling = asyncio.wrap_future(begun)
+    timeout = context.engine.settings.STRUCTURED_OUTPUT_COMPILE_TIMEOUT
+    try:
+        if not await current_exchange().ready(compiling, timeout):
+            raise ResponseFormatUnsupported(
+                f"Compiling the schema takes more than {timeout:g} seconds.",
+                param="response_format",
+                remedy="Simplify the schema, or raise STRUCTURED_OUTPUT_COMPILE_TIMEOUT.",
+            )
+        compiling.result()
+    finally:
+        compiling.cancel()
 
 
 def _headers(context: ServerContext, head: _Head, unused: tuple[str, ...]) -> dict[str, str]:
     """Headers known before the first byte."""
-    limit = context.settings.IGNORED_FIELDS_HEADER_MAX_BYTES
-    out = {headers.BACKEND: head.backend, headers.MODE: GENERATION}
-    if unused:
-        out[headers.IGNORED_FIELDS] = headers.string_list(unused, limit)
-    if head.prepared.request.sampling.seed is not None:
-        out[headers.SEED] = headers.seed(head.prepared.request.sampling.seed, "request")
-    if head.prepared.notes:
-        out[headers.NOTES] = headers.string_list(head.prepared.notes, limit)
+    asked = head.prepared.request
+    out = common_headers(context, head.backend, GENERATION, unused, head.prepared.notes)
+    if asked.sampling.seed is not None:
+        out[headers.SEED] = headers.seed(asked.sampling.seed, "request")
+    if asked.response_format is not None:
+        out[headers.CONSTRAINED] = asked.response_format.header
     return out
 
 
@@ -200,21 +193,37 @@ def _headers(context: ServerContext, head: _Head, unused: tuple[str, ...]) -> di
 
 @dataclass
 class _Choice:
-    text: list[str] = field(default_factory=list)
+    splitter: ReasoningSplitter
+    pieces: list[Piece] = field(default_factory=list)
     tokens: list[TokenInfo] = field(default_factory=list)
     finish_reason: str = ""
+
+    @property
+    def content(self) -> str:
+        """The answer."""
+        return "".join(piece.text for piece in self.pieces if piece.kind == "content")
+
+    @property
+    def reasoning(self) -> str | None:
+        """What came before it, where there is evidence of any."""
+        if not self.splitter.found:
+            return None
+        return "".join(piece.text for piece in self.pieces if piece.kind == "reasoning")
 
 
 async def _collect(head: _Head, running: Running) -> tuple[list[_Choice], RequestFinished]:
     """All choices, and the delta that ends them."""
-    choices = [_Choice() for _ in range(head.choices)]
+    choices = [_Choice(head.splitter(index)) for index in range(head.choices)]
     while not isinstance(delta := await running.next(), RequestFinished):
         if isinstance(delta, TextDelta):
-            choices[delta.index].text.append(delta.text)
+            choice = choices[delta.index]
+            choice.pieces.extend(choice.splitter.feed(delta.text))
             if head.with_logprobs:
-                choices[delta.index].tokens.extend(delta.tokens)
+                choice.tokens.extend(delta.tokens)
         elif isinstance(delta, ChoiceFinished):
-            choices[delta.index].finish_reason = delta.reason.value
+            choice = choices[delta.index]
+            choice.pieces.extend(choice.splitter.finish())
+            choice.finish_reason = delta.reason.value
     return choices, delta
 
 
@@ -224,12 +233,14 @@ def _whole(head: _Head, choices: list[_Choice], finished: RequestFinished) -> di
     whole = head.envelope(
         head.dialect.object_name,
         [
-            head.dialect.choice(index, "".join(choice.text), choice.tokens, choice.finish_reason, **options)
+            head.dialect.choice(index, choice.content, choice.reasoning, choice.tokens, choice.finish_reason, **options)
             for index, choice in enumerate(choices)
         ],
     )
     whole["usage"] = usage_json(finished.usage)
     whole["system_fingerprint"] = system_fingerprint(head.prepared.loaded)
+    if finished.activations is not None:
+        whole["millm"] = millm_json(finished.activations)
     return whole
 
 
@@ -259,13 +270,14 @@ async def _stream(head: _Head, running: Running) -> AsyncIterator[bytes]:
 
 
 async def _frames(head: _Head, running: Running) -> AsyncIterator[bytes]:
-    """Opening, pieces, closings, usage and the steering report, in the contract's order.
+    """Opening, pieces, closings, usage, activations and the steering report, in the contract's order.
 
     A delta that shows nothing gives an empty frame, so that frames held back before it are sent all the same.
     """
     for index in range(head.choices):
         if (opening := head.dialect.opening(index)) is not None:
             yield head.chunk(opening)
+    splitters = [head.splitter(index) for index in range(head.choices)]
     written = [0] * head.choices
     open_choices = head.choices
     last: ChoiceFinished | None = None
@@ -274,8 +286,11 @@ async def _frames(head: _Head, running: Running) -> AsyncIterator[bytes]:
             yield sse.KEEP_ALIVE
         elif isinstance(delta, TextDelta):
             written[delta.index] = delta.completion_tokens
-            yield _piece(head, delta, sum(written))
+            yield _pieces(head, delta, splitters[delta.index].feed(delta.text), sum(written))
         else:
+            rest = TextDelta(delta.index, "", (), delta.completion_tokens)
+            if ending := splitters[delta.index].finish():
+                yield _pieces(head, rest, ending, sum(written))
             open_choices -= 1
             if open_choices:
                 yield head.chunk(head.dialect.closing(delta.index, delta.reason.value))
@@ -289,16 +304,20 @@ async def _frames(head: _Head, running: Running) -> AsyncIterator[bytes]:
         yield head.chunk(closing, delta.usage if include is None else None)
     if include:
         yield head.chunk(None, delta.usage)
+    if delta.activations is not None:
+        yield head.chunk(None, millm=millm_json(delta.activations))
     yield head.chunk(None, millm_steering=delta.steering.text())
 
 
-def _piece(head: _Head, delta: TextDelta, written: int) -> bytes:
-    """The frame of new text; empty when it would say nothing."""
-    with_logprobs = head.with_logprobs and bool(delta.tokens)
-    if not delta.text and not with_logprobs:
-        return b""
-    choice = head.dialect.piece(
-        delta.index, delta.text, delta.tokens, logprobs=with_logprobs, as_ids=head.parsed.tokens_as_ids
-    )
+def _pieces(head: _Head, delta: TextDelta, pieces: list[Piece], written: int) -> bytes:
+    """The frames of new text; empty when they would say nothing. Logprobs go with the first."""
+    tokens = delta.tokens if head.with_logprobs else ()
+    if not pieces and tokens:
+        pieces = [Piece("content", "")]
     usage = Usage(head.prepared.prompt_tokens, written) if head.parsed.continuous_usage else None
-    return head.chunk(choice, usage)
+    frames: list[bytes] = []
+    for piece in pieces:
+        choice = head.dialect.piece(delta.index, piece, tokens, logprobs=bool(tokens), as_ids=head.parsed.tokens_as_ids)
+        frames.append(head.chunk(choice, usage))
+        tokens = ()
+    return b"".join(frames)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from engine.generation.request import Alternative, TokenInfo, Usage
@@ -30,6 +30,11 @@ def usage_json(usage: Usage) -> dict[str, Any]:
     if usage.cached_tokens:
         out["prompt_tokens_details"] = {"cached_tokens": usage.cached_tokens}
     return out
+
+
+def millm_json(activations: Mapping[str, Any]) -> dict[str, Any]:
+    """The object ``millm``: what an answer carries beside OpenAI's keys, and only where it was asked for."""
+    return {"sae_activations": dict(activations)}
 
 
 def system_fingerprint(loaded: LoadedModel) -> str:

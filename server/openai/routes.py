@@ -6,6 +6,7 @@ from quart import Quart, Response
 
 from server import sse
 from server.context import ServerContext
+from server.openai import embeddings
 from server.openai.chat import Chat
 from server.openai.completions import Completions
 from server.openai.flow import answer
@@ -23,6 +24,10 @@ def register(app: Quart, context: ServerContext) -> None:
     @app.post("/v1/completions")
     async def text_completions() -> Response:
         return await answer(context, completions)
+
+    @app.post("/v1/embeddings")
+    async def embed() -> Response:
+        return await embeddings.answer(context)
 
     @app.get("/v1/models")
     async def models() -> Response:

@@ -5,13 +5,19 @@ Fields nobody declares here are not lost: ``server/fields.py`` reports or refuse
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from engine.errors import InvalidParameter
 from engine.generation.request import ChatInput, GenerationRequest, Message, Sampling, TextInput
+from engine.generation.response_format import ResponseFormat
+from engine.generation.scoring import ScoringRequest
+from engine.monitor.activation_spec import ActivationSpec
+from engine.steering.inline import parse_inline
+from engine.steering.request import SteeringRequest
+from server import fields
 from server.body import validate
 from server.openai.validators import (
     CompletionLogprobs,
@@ -21,7 +27,7 @@ from server.openai.validators import (
     LogitBias,
     Number,
     Prompt,
-    ResponseFormat,
+    ResponseFormatBlock,
     Stop,
     StreamOptions,
     TemplateKwargs,
@@ -31,12 +37,27 @@ from server.openai.validators import (
 _ROLES = {"developer": "system", "function": "tool"}
 """Roles that are another role's older or newer name."""
 
+_IDLE_WHEN_SCORING = (
+    "top_p",
+    "top_k",
+    "min_p",
+    "frequency_penalty",
+    "presence_penalty",
+    "repetition_penalty",
+    "repeat_penalty",
+    "ignore_eos",
+    "stop",
+)
+"""Fields about choosing and ending, of which scoring does neither."""
+
 
 @dataclass(frozen=True)
 class Parsed:
     """A body that passed its schema.
 
     Attributes:
+        generation: What to write. Where ``scoring`` is there, that is done instead, and nothing is written.
+        response_format: The form asked for. It is looked at later, see :meth:`constrained`.
         include_usage: OpenAI's stream option; None where it was not sent, which is not the same as false.
         continuous_usage: Each chunk of text says what was used so far.
         tokens_as_ids: Logprobs name tokens as ``token_id:N``.
@@ -49,6 +70,25 @@ class Parsed:
     continuous_usage: bool
     tokens_as_ids: bool
     unused: tuple[str, ...]
+    scoring: ScoringRequest | None = None
+    response_format: ResponseFormatBlock | None = None
+
+    @property
+    def has_extra_messages(self) -> bool:
+        """Whether several conversations are to be scored."""
+        return self.scoring is not None and isinstance(self.scoring.input, tuple) and len(self.scoring.input) > 1
+
+    def constrained(self) -> GenerationRequest:
+        """The request with the form it asks for. Checking a large schema takes a while, so not on the loop.
+
+        Raises :class:`ResponseFormatUnsupported`.
+        """
+        asked = self.response_format
+        if asked is None or asked.type == "text":
+            return self.generation
+        block = asked.json_schema
+        form = ResponseFormat() if block is None else ResponseFormat(block.json_schema, block.name)
+        return replace(self.generation, response_format=form)
 
 
 class ChatMessage(BaseModel):
@@ -111,14 +151,29 @@ class GenerationBody(BaseModel):
             seed=self.seed,
         )
 
-    def parsed(self, given: ChatInput | TextInput, unused: list[str]) -> Parsed:
-        """The internal request for ``given``; ``unused`` names declared fields found without use so far."""
+    def steered(self) -> SteeringRequest:
+        """The request's own steering. Raises :class:`InvalidParameter`."""
+        return SteeringRequest(self.profile, self.steering_intensity, parse_inline(self.steering))
+
+    def activations(self) -> ActivationSpec | None:
+        """The activations asked back. Raises :class:`SaeActivationsRefused`."""
+        wanted = self.return_sae_activations
+        return None if wanted is None else ActivationSpec.from_wire(wanted)
+
+    def parsed(
+        self, given: ChatInput | TextInput, unused: list[str], *, scored: TextInput | tuple[ChatInput, ...]
+    ) -> Parsed:
+        """The internal request for ``given``; ``unused`` names declared fields found without use so far.
+
+        ``scored`` is the input as scoring takes it.
+        """
         options = self.stream_options or StreamOptions()
         logprobs = self.wants_logprobs()
         if self.stream_options is not None and not self.stream:
             unused.append("stream_options")
         if self.return_tokens_as_token_ids and logprobs is None:
             unused.append("return_tokens_as_token_ids")
+        scoring = self._scoring(scored, logprobs, unused)
         generation = GenerationRequest(
             model=self.model,
             input=given,
@@ -128,6 +183,8 @@ class GenerationBody(BaseModel):
             max_tokens=_one_of(self, "max_tokens", "max_completion_tokens"),
             stop=self.stop,
             logprobs=logprobs,
+            steering=self.steered(),
+            activations=self.activations(),
         )
         return Parsed(
             generation=generation,
@@ -136,6 +193,30 @@ class GenerationBody(BaseModel):
             continuous_usage=bool(options.continuous_usage_stats),
             tokens_as_ids=bool(self.return_tokens_as_token_ids),
             unused=tuple(unused),
+            scoring=scoring,
+        )
+
+    def _scoring(
+        self, given: TextInput | tuple[ChatInput, ...], logprobs: int | None, unused: list[str]
+    ) -> ScoringRequest | None:
+        """The scoring request, where the body asks for one. Raises :class:`InvalidParameter`."""
+        sent = {name: getattr(self, name) for name in self.model_fields_set}
+        if not fields.scores(sent):
+            return None
+        if _one_of(self, "max_tokens", "max_completion_tokens") != 1:
+            raise InvalidParameter(
+                "Invalid value for 'max_tokens': scoring (allowed_token_ids is sent) reads one token and writes none, "
+                "so the output cap must be 1.",
+                param="max_tokens",
+            )
+        unused.extend(name for name in _IDLE_WHEN_SCORING if sent.get(name) is not None and sent[name] != ())
+        return ScoringRequest(
+            model=self.model,
+            input=given,
+            allowed_token_ids=None if self.allowed_token_ids is None else tuple(self.allowed_token_ids),
+            logprobs=logprobs,
+            temperature=_default(self.temperature, 1.0),
+            activations=self.activations(),
         )
 
 
@@ -148,7 +229,7 @@ class ChatBody(GenerationBody):
     enable_thinking: bool | None = None
     logprobs: bool | None = None
     top_logprobs: Integer | None = Field(None, ge=0, le=20)
-    response_format: ResponseFormat | None = None
+    response_format: ResponseFormatBlock | None = None
 
     def wants_logprobs(self) -> int | None:
         """As in the base; ``top_logprobs`` alone is refused."""
@@ -169,8 +250,9 @@ class ChatBody(GenerationBody):
             chosen = variables.setdefault("enable_thinking", self.enable_thinking)
             if chosen is not self.enable_thinking:
                 unused.append("enable_thinking")
-        messages = tuple(Message(_ROLES.get(m.role, m.role), m.content) for m in self.messages)
-        return self.parsed(ChatInput(messages, variables), unused)
+        rows = tuple(_conversation(each, variables) for each in [self.messages, *(self.extra_messages or [])])
+        parsed = self.parsed(rows[0], unused, scored=rows)
+        return replace(parsed, response_format=self.response_format)
 
 
 class CompletionBody(GenerationBody):
@@ -186,17 +268,22 @@ class CompletionBody(GenerationBody):
 
     def to_parsed(self) -> Parsed:
         """The internal request."""
-        return self.parsed(TextInput(self.prompt, self.add_special_tokens is not False), [])
+        given = TextInput(self.prompt, self.add_special_tokens is not False)
+        return self.parsed(given, [], scored=given)
 
 
 def parse_chat(body: dict[str, Any]) -> Parsed:
-    """A chat body as a request. Raises :class:`InvalidParameter`."""
+    """A chat body as a request. Raises :class:`InvalidParameter` and :class:`SaeActivationsRefused`."""
     return validate(ChatBody, body).to_parsed()
 
 
 def parse_completion(body: dict[str, Any]) -> Parsed:
-    """A text completion body as a request. Raises :class:`InvalidParameter`."""
+    """A text completion body as a request. Raises as :func:`parse_chat`."""
     return validate(CompletionBody, body).to_parsed()
+
+
+def _conversation(messages: list[ChatMessage], variables: dict[str, Any]) -> ChatInput:
+    return ChatInput(tuple(Message(_ROLES.get(m.role, m.role), m.content) for m in messages), variables)
 
 
 def _default(value: Any, default: Any) -> Any:

@@ -12,13 +12,16 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictStr, TypeAdapter
 from pydantic_core import PydanticCustomError, from_json
 
+from engine.errors import InvalidParameter
 from engine.generation.request import MAX_LOGIT_BIAS, MAX_STOPS
+from engine.steering.dial import Dial, parse_dial
 
 MAX_INTEGER = 2**53
 """Largest integer JSON clients agree on; a cap above it would mean nothing anyway."""
 
 
-def _complain(kind: str, message: str) -> PydanticCustomError:
+def complain(kind: str, message: str) -> PydanticCustomError:
+    """A complaint about a field, in our own words; it never quotes the value."""
     return PydanticCustomError(kind, "{message}", {"message": message})
 
 
@@ -26,13 +29,13 @@ def _number(value: object) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise _complain("number", "a number is expected")
+        raise complain("number", "a number is expected")
     try:
         number = float(value)
     except OverflowError:
-        raise _complain("number", "a finite number is expected") from None
+        raise complain("number", "a finite number is expected") from None
     if not math.isfinite(number):
-        raise _complain("number", "a finite number is expected")
+        raise complain("number", "a finite number is expected")
     return number
 
 
@@ -40,13 +43,13 @@ def _integer(value: object) -> int | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise _complain("integer", "an integer is expected")
+        raise complain("integer", "an integer is expected")
     if isinstance(value, float):
         if not value.is_integer():
-            raise _complain("integer", "an integer is expected")
+            raise complain("integer", "an integer is expected")
         value = int(value)
     if abs(value) > MAX_INTEGER:
-        raise _complain("integer", "an integer of at most 2**53 is expected")
+        raise complain("integer", "an integer of at most 2**53 is expected")
     return value
 
 
@@ -74,7 +77,7 @@ def _content(value: object) -> object:
         # An error inside keeps its path: pydantic puts the field's own in front of it.
         return "".join(part.text for part in _PARTS.validate_python(value))
     if value is not None and not isinstance(value, str):
-        raise _complain("content", "a string or a list of text parts is expected")
+        raise complain("content", "a string or a list of text parts is expected")
     return value
 
 
@@ -86,11 +89,11 @@ def _stop(value: object) -> object:
         return ()
     texts = [value] if isinstance(value, str) else value
     if not isinstance(texts, list):
-        raise _complain("stop", "a string or a list of strings is expected")
+        raise complain("stop", "a string or a list of strings is expected")
     if len(texts) > MAX_STOPS:
-        raise _complain("stop", f"at most {MAX_STOPS} strings are possible, {len(texts)} were sent")
+        raise complain("stop", f"at most {MAX_STOPS} strings are possible, {len(texts)} were sent")
     if not all(isinstance(text, str) and text for text in texts):
-        raise _complain("stop", "non-empty strings are expected")
+        raise complain("stop", "non-empty strings are expected")
     return tuple(texts)
 
 
@@ -101,11 +104,11 @@ def _prompt(value: object) -> object:
     if isinstance(value, str):
         return (value,)
     if not isinstance(value, list):
-        raise _complain("prompt", "a string or a list of strings is expected")
+        raise complain("prompt", "a string or a list of strings is expected")
     if not value:
-        raise _complain("prompt", "at least one prompt is expected")
+        raise complain("prompt", "at least one prompt is expected")
     if isinstance(value[0], int | list):
-        raise _complain("prompt", "token arrays are not accepted; send text")
+        raise complain("prompt", "token arrays are not accepted; send text")
     return tuple(_TEXTS.validate_python(value))
 
 
@@ -119,17 +122,17 @@ def _logit_bias(value: object) -> dict[int, float]:
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        raise _complain("logit_bias", "an object of token ids and numbers is expected")
+        raise complain("logit_bias", "an object of token ids and numbers is expected")
     if len(value) > MAX_LOGIT_BIAS:
-        raise _complain("logit_bias", f"at most {MAX_LOGIT_BIAS} keys are possible, {len(value)} were sent")
+        raise complain("logit_bias", f"at most {MAX_LOGIT_BIAS} keys are possible, {len(value)} were sent")
     biases: dict[int, float] = {}
     for key, bias in value.items():
         # isdigit alone would let through digits of other scripts and unbounded lengths.
         if not (key.isascii() and key.isdigit() and len(key) <= 10):
-            raise _complain("logit_bias", "keys must be token ids: whole numbers of at least 0")
+            raise complain("logit_bias", "keys must be token ids: whole numbers of at least 0")
         number = _number(bias)
         if number is None or not -100 <= number <= 100:
-            raise _complain("logit_bias", "values must be numbers from -100 to 100")
+            raise complain("logit_bias", "values must be numbers from -100 to 100")
         biases[int(key)] = number
     return biases
 
@@ -146,6 +149,19 @@ CompletionLogprobs = Annotated[int | None, Field(ge=0, le=20), BeforeValidator(_
 TokenIds = Annotated[list[Annotated[Integer, Field(ge=0)]], Field(min_length=1, max_length=1024)]
 
 
+# --- steering ---------------------------------------------------------------------------------------------------------
+
+
+def _intensity(value: object) -> Dial | None:
+    try:
+        return parse_dial(value)
+    except InvalidParameter:
+        raise complain("steering_intensity", "a number from 0 to 2, or off, min or max is expected") from None
+
+
+Intensity = Annotated[Dial | None, BeforeValidator(_intensity)]
+
+
 # --- templates and formats --------------------------------------------------------------------------------------------
 
 
@@ -157,40 +173,22 @@ def _template_kwargs(value: object) -> dict[str, Any]:
         try:
             value = from_json(value, allow_inf_nan=False)
         except ValueError:
-            raise _complain("chat_template_kwargs", "the text is not valid JSON") from None
+            raise complain("chat_template_kwargs", "the text is not valid JSON") from None
         if not isinstance(value, dict):
-            raise _complain("chat_template_kwargs", "the JSON text must hold an object")
+            raise complain("chat_template_kwargs", "the JSON text must hold an object")
     if isinstance(value, list):
         merged: dict[str, Any] = {}
         for item in value:
             if isinstance(item, list) or item is None:
-                raise _complain("chat_template_kwargs", "list items must be objects or JSON text of objects")
+                raise complain("chat_template_kwargs", "list items must be objects or JSON text of objects")
             merged.update(_template_kwargs(item))
         return merged
     if not isinstance(value, dict):
-        raise _complain("chat_template_kwargs", "an object, JSON text of one, or a list of them is expected")
+        raise complain("chat_template_kwargs", "an object, JSON text of one, or a list of them is expected")
     return value
 
 
 TemplateKwargs = Annotated[dict[str, Any], BeforeValidator(_template_kwargs)]
-
-
-def _intensity(value: object) -> object:
-    """The dial: a number from 0 to 2 (numeric text too), or off, min, max."""
-    if value is None or value in ("off", "min", "max"):
-        return value
-    if isinstance(value, str):
-        try:
-            value = float(value)
-        except ValueError:
-            raise _complain("steering_intensity", "a number from 0 to 2, or off, min or max is expected") from None
-    number = _number(value)
-    if number is None or not 0 <= number <= 2:
-        raise _complain("steering_intensity", "a number from 0 to 2, or off, min or max is expected")
-    return number
-
-
-Intensity = Annotated[float | str | None, BeforeValidator(_intensity)]
 
 
 class JsonSchemaFormat(BaseModel):
@@ -203,7 +201,7 @@ class JsonSchemaFormat(BaseModel):
     strict: bool | None = None
 
 
-class ResponseFormat(BaseModel):
+class ResponseFormatBlock(BaseModel):
     """What form the text must have; ``text`` asks for nothing."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
@@ -213,7 +211,7 @@ class ResponseFormat(BaseModel):
     def model_post_init(self, context: object, /) -> None:
         """The schema block belongs to ``json_schema`` and to nothing else."""
         if (self.type == "json_schema") != (self.json_schema is not None):
-            raise _complain("response_format", "json_schema goes with type json_schema and only with it")
+            raise complain("response_format", "json_schema goes with type json_schema and only with it")
 
 
 class StreamOptions(BaseModel):

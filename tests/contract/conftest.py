@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
@@ -19,6 +19,9 @@ from server.config import ServerSettings
 from server.thread import ServerThread
 from tests.conftest import CheckpointMaker
 from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from tests.contract.stage import Stage
 
 MODEL = "tiny-llama"
 
@@ -152,6 +155,33 @@ def narrow(narrow_engine: Engine) -> Iterator[Live]:
     thread.stop(5)
 
 
+@pytest.fixture(scope="session")
+def steered_engine(tmp_path_factory: pytest.TempPathFactory, tiny_checkpoint: Path) -> Iterator[Engine]:
+    """Ten lanes, the tiny Llama, and SAEs that come and go with each test."""
+    running = start_engine(tiny_checkpoint, tmp_path_factory.mktemp("steered") / "millm.db", MAX_LANES=10)
+    yield running
+    stop_engine(running)
+
+
+@pytest.fixture(scope="session")
+def steered(steered_engine: Engine) -> Iterator[Live]:
+    """The server of the steered engine."""
+    thread = ServerThread(steered_engine, ServerSettings(PORT=0))
+    thread.start()
+    yield Live(steered_engine, thread, thread.wait_ready(READY_S))
+    thread.stop(5)
+
+
+@pytest.fixture
+def stage(steered: Live, tmp_path: Path) -> Iterator[Stage]:
+    """The steered server with nothing attached and no profiles, before and after."""
+    from tests.contract.stage import Stage
+
+    made = Stage(steered, tmp_path)
+    yield made
+    made.clear()
+
+
 @pytest.fixture
 def own_engine(tmp_path: Path) -> Iterator[Callable[..., Engine]]:
     """A function that starts an engine for one test; arguments as of ``start_engine`` without the library."""
@@ -186,6 +216,6 @@ def serve() -> Iterator[Callable[..., Live]]:
 def _leave_idle(request: pytest.FixtureRequest) -> Iterator[None]:
     """No test hands a busy engine to the next: whatever it started must have ended or been cancelled."""
     yield
-    for name in ("live", "narrow"):
+    for name in ("live", "narrow", "steered"):
         if name in request.fixturenames:
             request.getfixturevalue(name).wait_idle()

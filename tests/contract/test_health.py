@@ -5,10 +5,13 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from engine.engine import Engine
+from engine.library.records import ProfileKind
 from tests.conftest import CheckpointMaker
 from tests.contract.conftest import Live
+from tests.contract.stage import Stage
 
 
 def test_alive(live: Live) -> None:
@@ -110,7 +113,7 @@ def test_the_inference_page(live: Live) -> None:
     assert body["capabilities"] == {
         "streaming": True,
         "per_request_sampling_params": True,
-        "per_request_profile_override": False,
+        "per_request_profile_override": True,
         "speculative_decoding": False,
     }
     assert body["queue"] == {"max_concurrent": 8, "max_pending": 64, "current_pending": 0}
@@ -152,3 +155,33 @@ def test_the_page_escapes_names(
         page = client.get("/").text
     assert "&lt;b&gt;bold&lt;/b&gt;" in page
     assert "<b>bold" not in page
+
+
+def test_attached_saes_and_the_active_profile(stage: Stage) -> None:
+    def read(page: str) -> dict[str, Any]:
+        with stage.live.http() as client:
+            return dict(client.get(f"/api/health/{page}").json())
+
+    assert read("ready")["sae_attached"] is False
+    assert read("detailed")["active_profile"] is None
+    stage.attach("sae-1", 1)
+    stage.attach("sae-3", 3)
+    body = read("detailed")
+    assert (body["sae_attached"], body["sae_id"], body["sae_count"], body["sae_ids"]) == (
+        True,
+        "sae-1",
+        2,
+        ["sae-1", "sae-3"],
+    )
+    assert read("ready")["sae_attached"] is True
+    record = stage.profile("naïve calm", {3: 60.0}, intensity=0.5, kind=ProfileKind.CLUSTER)
+    # A row alone is not in force.
+    assert read("detailed")["active_profile"] is None
+    stage.activate(record)
+    assert read("detailed")["active_profile"] == {
+        "id": record.id,
+        "name": "naïve calm",
+        "source_kind": "cluster",
+        "intensity": 0.5,
+        "sensing_enabled": False,
+    }

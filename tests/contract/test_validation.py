@@ -107,10 +107,7 @@ def test_limits_that_still_pass(live: Live) -> None:
     [
         ("dimensions", 5),  # A071
         ("tools", [{"type": "function", "function": {"name": "f"}}]),  # A062
-        ("response_format", {"type": "json_object"}),
-        ("profile", "p"),
-        ("steering", {"features": []}),
-        ("allowed_token_ids", [1]),
+        ("extra_messages", [[{"role": "user", "content": "x"}]]),
         ("reasoning_effort", "low"),
     ],
 )

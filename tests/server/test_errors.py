@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-import server.guards
+from engine.documents.errors import DocumentInvalid, DocumentTooLarge, IsClusterDocument, UnknownKind
 from engine.errors import (
     ContextLengthExceeded,
     InsufficientMemory,
@@ -14,9 +14,25 @@ from engine.errors import (
     MillmError,
     ModelAlreadyExists,
     QueueFull,
-    all_error_types,
 )
-from server.errors import ERROR_TABLE, ServerStopping, answer_for, is_openai_surface, stream_error_event
+from engine.library.errors import ClaimConflict
+from engine.steering.errors import (
+    AmbiguousActiveCircuit,
+    CircuitLayerContention,
+    NoActiveCircuit,
+    NoActiveCluster,
+    SteeringInvalid,
+    UnvalidatedCircuit,
+)
+from server.errors import (
+    ERROR_TABLE,
+    PayloadTooLarge,
+    ServerStopping,
+    answer_for,
+    is_openai_surface,
+    stream_error_event,
+)
+from tests.program_errors import program_error_types
 
 EXPECTED: dict[str, tuple[int, str, str | None]] = {
     "invalid_parameter": (400, "invalid_request_error", None),
@@ -37,6 +53,10 @@ EXPECTED: dict[str, tuple[int, str, str | None]] = {
     "server_error": (500, "server_error", None),
     "generation_error": (500, "server_error", None),
     "non_finite_logits": (500, "server_error", None),
+    "invalid_scoring_request": (400, "invalid_request_error", None),
+    "response_format_unsupported": (400, "invalid_request_error", None),
+    "constrained_output_invalid": (500, "server_error", None),
+    "embedding_vector_invalid": (500, "server_error", None),
     "model_not_found": (404, "invalid_request_error", None),
     "ambiguous_model_name": (400, "invalid_request_error", None),
     "model_not_generative": (400, "invalid_request_error", None),
@@ -50,13 +70,37 @@ EXPECTED: dict[str, tuple[int, str, str | None]] = {
     "model_not_loaded": (503, "server_error", "30"),
     "insufficient_memory": (503, "server_error", "30"),
     "model_load_failed": (500, "server_error", None),
+    "validation_error": (400, "invalid_request_error", None),
+    "sae_not_found": (404, "invalid_request_error", None),
+    "sae_already_exists": (409, "invalid_request_error", None),
+    "sae_already_attached": (409, "invalid_request_error", None),
     "sae_not_attached": (400, "invalid_request_error", None),
+    "sae_format_unknown": (400, "invalid_request_error", None),
+    "sae_not_steerable": (400, "invalid_request_error", None),
+    "sae_incompatible": (400, "invalid_request_error", None),
+    "sae_load_failed": (500, "server_error", None),
+    "sae_activations_refused": (400, "invalid_request_error", None),
+    "invalid_feature_index": (400, "invalid_request_error", None),
+    "unknown_kind": (400, "invalid_request_error", None),
+    "is_cluster_document": (400, "invalid_request_error", None),
+    "profile_not_found": (404, "invalid_request_error", None),
+    "profile_already_exists": (409, "invalid_request_error", None),
+    "cluster_not_found": (404, "invalid_request_error", None),
+    "circuit_not_found": (404, "invalid_request_error", None),
+    "circuit_already_exists": (409, "invalid_request_error", None),
+    "circuit_layer_contention": (409, "invalid_request_error", None),
+    "sae_set_incomplete": (422, "invalid_request_error", None),
+    "unvalidated_circuit": (409, "invalid_request_error", None),
+    "no_active_cluster": (409, "invalid_request_error", None),
+    "no_active_circuit": (409, "invalid_request_error", None),
+    "ambiguous_active_circuit": (409, "invalid_request_error", None),
     "data_directory_unusable": (500, "server_error", None),
     "data_directory_in_use": (500, "server_error", None),
     "library_unusable": (500, "server_error", None),
     "settings_invalid": (500, "server_error", None),
     "unsafe_binding": (500, "server_error", None),
     "port_in_use": (409, "invalid_request_error", None),
+    "insufficient_disk": (507, "server_error", None),
     "download_failed": (502, "server_error", None),
     "checksum_mismatch": (502, "server_error", None),
 }
@@ -66,18 +110,29 @@ def _plain(error_type: type[MillmError]) -> MillmError:
     return ServerStopping() if error_type is ServerStopping else error_type("What was asked.")
 
 
-def _program_error_types() -> list[type[MillmError]]:
-    # Rooms of the engine that no route reaches yet have error types too; their rows come with their routes.
-    return [t for t in all_error_types() if t.__module__ in ("engine.errors", "server.errors")]
+TYPES = program_error_types()
+
+
+def test_the_walk_finds_types_that_nobody_imported() -> None:
+    modules = {
+        "engine.errors",
+        "engine.actions.saes.errors",
+        "engine.documents.errors",
+        "engine.library.errors",
+        "engine.monitor.errors",
+        "engine.saes.errors",
+        "engine.steering.errors",
+        "server.errors",
+    }
+    assert modules <= {error_type.__module__ for error_type in TYPES}
 
 
 def test_the_table_and_the_types_name_the_same_codes() -> None:
-    assert server.guards  # the server's own types are imported with it
-    assert {error_type.code for error_type in _program_error_types()} == set(EXPECTED)
+    assert {error_type.code for error_type in TYPES} == set(EXPECTED)
     assert set(ERROR_TABLE) == set(EXPECTED)
 
 
-@pytest.mark.parametrize("error_type", _program_error_types(), ids=lambda t: t.code)
+@pytest.mark.parametrize("error_type", TYPES, ids=lambda t: t.code)
 def test_each_code_on_v1(error_type: type[MillmError]) -> None:
     status, kind, retry_after = EXPECTED[error_type.code]
     answer = answer_for(_plain(error_type), "/v1/chat/completions")
@@ -89,20 +144,22 @@ def test_each_code_on_v1(error_type: type[MillmError]) -> None:
     assert answer.headers.get("Retry-After") == retry_after
 
 
-@pytest.mark.parametrize("error_type", _program_error_types(), ids=lambda t: t.code)
+@pytest.mark.parametrize("error_type", TYPES, ids=lambda t: t.code)
 def test_each_code_on_api(error_type: type[MillmError]) -> None:
     answer = answer_for(_plain(error_type), "/api/models")
     assert answer.body.keys() == {"success", "data", "error"}
     assert answer.body["success"] is False
     assert answer.body["data"] is None
     assert answer.body["error"].keys() == {"code", "message", "details"}
-    assert answer.body["error"]["code"] == error_type.code.upper()
+    expected = "VALIDATION_ERROR" if error_type.code == "invalid_parameter" else error_type.code.upper()
+    assert answer.body["error"]["code"] == expected
     assert ("Retry-After" in answer.headers) == (answer.status == 503)
 
 
 @pytest.mark.parametrize(
     ("code", "status"),
     [
+        ("invalid_parameter", 422),
         ("model_busy", 409),
         ("model_loading", 409),
         ("model_not_loaded", 400),
@@ -111,8 +168,45 @@ def test_each_code_on_api(error_type: type[MillmError]) -> None:
     ],
 )
 def test_statuses_that_differ_on_api(code: str, status: int) -> None:
-    error_type = next(t for t in _program_error_types() if t.code == code)
+    error_type = next(t for t in TYPES if t.code == code)
     assert answer_for(_plain(error_type), "/api/models/1/load").status == status
+
+
+@pytest.mark.parametrize(
+    "error_type",
+    [
+        DocumentInvalid,
+        DocumentTooLarge,
+        UnknownKind,
+        IsClusterDocument,
+        UnvalidatedCircuit,
+        CircuitLayerContention,
+        ClaimConflict,
+        NoActiveCluster,
+        NoActiveCircuit,
+        AmbiguousActiveCircuit,
+    ],
+)
+def test_well_formed_refusals_are_200_on_api(error_type: type[MillmError]) -> None:
+    answer = answer_for(_plain(error_type), "/api/circuits/x/activate")
+    assert (answer.status, answer.body["success"]) == (200, False)
+    assert answer_for(_plain(error_type), "/v1/chat/completions").status >= 400
+
+
+def test_the_same_codes_for_a_request_s_own_fields_are_not() -> None:
+    assert answer_for(SteeringInvalid("No."), "/api/saes/steering").status == 422
+    assert answer_for(PayloadTooLarge("No."), "/api/saes/steering").status == 413
+
+
+def test_a_validation_error_on_api_lists_its_errors() -> None:
+    own = SteeringInvalid("It is too strong.", param="value")
+    assert answer_for(own, "/api/saes/steering").body["error"]["details"]["errors"] == [
+        {"param": "value", "message": "It is too strong."}
+    ]
+    listed = DocumentInvalid("It is bad.", details={"errors": [{"pointer": "/name", "message": "is required"}]})
+    assert answer_for(listed, "/api/circuits/import").body["error"]["details"]["errors"] == [
+        {"pointer": "/name", "message": "is required"}
+    ]
 
 
 def test_the_message_ends_with_what_to_do_and_param_is_kept() -> None:
@@ -125,7 +219,11 @@ def test_the_message_ends_with_what_to_do_and_param_is_kept() -> None:
             "code": "invalid_parameter",
         }
     }
-    assert answer_for(error, "/api/x").body["error"]["details"] == {"param": "messages.0.role", "remedy": "Send less."}
+    assert answer_for(error, "/api/x").body["error"]["details"] == {
+        "errors": [{"param": "messages.0.role", "message": "It is too big."}],
+        "param": "messages.0.role",
+        "remedy": "Send less.",
+    }
 
 
 def test_details_that_json_cannot_hold_become_text() -> None:

@@ -10,9 +10,14 @@ from engine.errors import FieldNotHonoured, UnusedFieldsRefused
 from server.fields import TABLE, Endpoint, Use, judge, refuse_unused
 from server.openai.chat import Chat
 from server.openai.completions import Completions
+from server.openai.embeddings import EmbeddingsBody
 
-CHAT, TEXT = Endpoint.CHAT, Endpoint.COMPLETIONS
-DECLARED = {CHAT: Chat.declared(), TEXT: Completions.declared()}
+CHAT, TEXT, VECTORS = Endpoint.CHAT, Endpoint.COMPLETIONS, Endpoint.EMBEDDINGS
+DECLARED = {
+    CHAT: Chat.declared(),
+    TEXT: Completions.declared(),
+    VECTORS: frozenset(EmbeddingsBody.model_fields),
+}
 
 
 def locations(endpoint: Endpoint, *unused: str, **body: Any) -> tuple[str, ...]:
@@ -31,8 +36,6 @@ CALLS: list[tuple[str, Any]] = [
     ("tool_choice", {"type": "function", "function": {"name": "f"}}),
     ("functions", [{"name": "f"}]),
     ("function_call", {"name": "f"}),
-    ("response_format", {"type": "json_object"}),
-    ("response_format", {"type": "json_schema", "json_schema": {"name": "n", "schema": {}}}),
     ("dimensions", 5),  # A071
     ("pooling", "last"),
     ("normalize", True),
@@ -44,12 +47,7 @@ CALLS: list[tuple[str, Any]] = [
     ("modalities", ["text", "audio"]),
     ("prediction", {"type": "content", "content": "x"}),
     ("lora_adapter", "x"),
-    ("allowed_token_ids", [1, 2]),
     ("extra_messages", [[{"role": "user", "content": "x"}]]),
-    ("profile", "p"),
-    ("steering", {"features": []}),
-    ("steering_intensity", 0),
-    ("return_sae_activations", {"top_k": 1, "positions": "last"}),
 ]
 
 
@@ -119,13 +117,104 @@ def test_best_of_is_refused_on_streams() -> None:
     assert locations(TEXT, best_of=2, stream=False) == ()
 
 
+STEERING_FIELDS: list[tuple[str, Any]] = [
+    ("profile", "p"),
+    ("steering", {"features": []}),
+    ("steering", {"features": [{"index": 1, "strength": 2}]}),
+    ("steering_intensity", 0),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), STEERING_FIELDS, ids=str)
+def test_steering_is_honoured_on_text_and_refused_on_scoring(name: str, value: Any) -> None:
+    for endpoint, asked in ((CHAT, True), (TEXT, 0), (TEXT, 5)):
+        assert locations(endpoint, **{name: value}) == ()
+        for cap in ({"max_tokens": 1}, {"max_completion_tokens": 1}, {"max_tokens": 1.0, "n": 1, "stream": False}):
+            error = refusal(endpoint, **{name: value, "logprobs": asked, **cap})  # A136
+            assert error.param == name
+            assert error.remedy is not None
+            assert "never steered" in error.remedy
+            assert locations(endpoint, **{name: None, "logprobs": asked, **cap}) == ()
+        assert refusal(endpoint, **{name: value, "allowed_token_ids": [1], "max_tokens": 1}).param == name
+        for text in ({"max_tokens": 2}, {}, {"max_tokens": 1, "n": 2}, {"max_tokens": 1, "stream": True}):
+            assert locations(endpoint, **{name: value, "logprobs": asked, **text}) == ()
+    for unasked in (False, None):
+        assert locations(CHAT, **{name: value, "logprobs": unasked, "max_tokens": 1}) == ()
+
+
+FORMS: list[dict[str, Any]] = [
+    {"type": "json_object"},
+    {"type": "json_schema", "json_schema": {"name": "n", "schema": {}}},
+]
+
+
+@pytest.mark.parametrize("form", FORMS, ids=["object", "schema"])
+def test_a_form_is_honoured_on_chat_and_refused_elsewhere(form: dict[str, Any]) -> None:
+    assert locations(CHAT, response_format=form) == ()
+    for endpoint, more in ((TEXT, {}), (VECTORS, {}), (CHAT, {"logprobs": True, "max_tokens": 1})):
+        assert refusal(endpoint, **{"response_format": form, **more}).param == "response_format"
+
+
+@pytest.mark.parametrize("endpoint", [CHAT, TEXT])
+@pytest.mark.parametrize(
+    ("name", "value", "idle"),
+    [
+        ("n", 2, 1),
+        ("stream", True, False),
+        ("best_of", 2, 1),
+        ("min_tokens", 1, 0),
+        ("logit_bias", {"5": 1}, {}),
+    ],
+)
+def test_what_is_about_writing_is_refused_on_scoring(endpoint: Endpoint, name: str, value: Any, idle: Any) -> None:
+    asked = {"allowed_token_ids": [1, 2], "max_tokens": 1}
+    assert refusal(endpoint, **{**asked, name: value}).param == name
+    assert locations(endpoint, **{**asked, name: idle}) == ()
+    assert locations(endpoint, **{name: value}) == ()
+
+
+def test_fields_of_embeddings() -> None:
+    body = {"model": "m", "input": "x", "encoding_format": "float", "pooling": "last", "normalize": True}
+    assert locations(VECTORS, **body) == ()
+    assert locations(VECTORS, user="u", temperature=1, messages=[], stream=True) == (
+        "user",
+        "temperature",
+        "messages",
+        "stream",
+    )
+    for name, value in (
+        ("dimensions", 5),  # A071
+        ("steering", {"features": []}),
+        ("profile", "p"),
+        ("steering_intensity", 0),
+        ("seed", 1),
+        ("n", 2),
+        ("logprobs", 0),
+        ("top_logprobs", 1),
+        ("allowed_token_ids", [1]),
+        ("logit_bias", {"1": 1}),
+        ("tools", [{}]),
+        ("max_completion_tokens", 1),
+        ("return_sae_activations", {}),
+    ):
+        assert refusal(VECTORS, **{name: value}).param == name
+        assert locations(VECTORS, **{name: None}) == ()
+    assert locations(VECTORS, n=1, logprobs=False, logit_bias={}, tools=[], response_format={"type": "text"}) == ()
+
+
+def test_activations_are_honoured_on_scoring_too() -> None:
+    wanted = {"top_k": 1, "positions": "last"}
+    assert locations(CHAT, return_sae_activations=wanted) == ()
+    assert locations(CHAT, return_sae_activations=wanted, logprobs=True, max_tokens=1) == ()
+
+
 def test_a_field_the_table_honours_but_no_schema_reads_is_refused() -> None:
     with pytest.raises(FieldNotHonoured) as caught:
         judge(CHAT, {"seed": 7}, frozenset({"model"}), (), model="tiny", engine="transformers")
     assert caught.value.param == "seed"
 
 
-@pytest.mark.parametrize("endpoint", [CHAT, TEXT])
+@pytest.mark.parametrize("endpoint", [CHAT, TEXT, VECTORS])
 def test_every_honoured_field_is_read_by_the_schema_and_every_read_field_has_a_row(endpoint: Endpoint) -> None:
     honoured = {name for name, rule in TABLE.items() if rule.use(endpoint) is Use.HONOURED}
     assert honoured <= DECLARED[endpoint]
@@ -186,11 +275,8 @@ def test_an_option_block_without_use_is_named_whole() -> None:
 
 
 def test_keys_inside_extra_messages_are_located() -> None:
-    # A043. extra_messages itself is refused for now, so the walk is looked at without the verdict.
-    from server.fields import _unused_locations
-
-    body = {"extra_messages": [[{"role": "user"}, {"role": "user", "weight": 1}], "x"]}
-    assert _unused_locations(CHAT, body, ()) == ["extra_messages[0][1].weight"]
+    body = {"extra_messages": [[{"role": "user"}, {"role": "user", "weight": 1}], "x"], "allowed_token_ids": [1]}
+    assert locations(CHAT, **body) == ("extra_messages[0][1].weight",)  # A043
 
 
 def test_strict_names_every_location_and_the_first_as_param() -> None:

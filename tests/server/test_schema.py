@@ -10,10 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.errors import FieldNotHonoured, InvalidParameter
+from engine.generation.errors import ResponseFormatUnsupported
 from engine.generation.request import ChatInput, Message, TextInput
+from engine.monitor.activation_spec import ActivationSpec, PositionRange, ReadPoint
+from engine.monitor.errors import SaeActivationsRefused
+from engine.steering.dial import DialWord
+from engine.steering.inline import InlineSteering
+from engine.steering.request import SteeringRequest
 from server.fields import judge
 from server.openai.chat import Chat
 from server.openai.completions import Completions
+from server.openai.embeddings import EmbeddingsBody
+from server.openai.embeddings import parse as parse_embeddings
 from server.openai.schema import Parsed, parse_chat, parse_completion
 
 NAN, INF = float("nan"), float("inf")
@@ -99,8 +107,11 @@ SHARED: list[tuple[str, Any]] = [
     ("steering_intensity", 2.01),  # A040
     ("steering_intensity", "nan"),
     ("profile", 5),
+    ("profile", []),
     ("steering", []),
+    ("steering", "x"),
     ("return_sae_activations", "all"),
+    ("return_sae_activations", []),
     ("stream_options", []),
     ("model", 5),
     ("model", None),
@@ -173,6 +184,24 @@ def test_bad_values_are_refused_naming_the_field(parse: Any, name: str, value: A
         ),
         (chat, "stream_options.include_usage", {"stream_options": {"include_usage": 1}}),
         (chat, "allowed_token_ids.0", {"allowed_token_ids": [-1]}),  # A128
+        (chat, "steering.features", {"steering": {}}),
+        (chat, "steering.features", {"steering": {"features": {"1": 2}}}),
+        (chat, "steering.extra", {"steering": {"features": [], "extra": 1}}),
+        (chat, "steering.sae_id", {"steering": {"features": [], "sae_id": "a"}}),
+        (chat, "steering.sae_id", {"steering": {"features": [{"index": 1, "strength": 1}], "sae_id": 5}}),
+        (chat, "steering.features.0", {"steering": {"features": [5]}}),
+        (chat, "steering.features.0.index", {"steering": {"features": [{"index": -1, "strength": 1}]}}),
+        (text, "steering.features.0.index", {"steering": {"features": [{"index": True, "strength": 1}]}}),
+        (text, "steering.features.0.strength", {"steering": {"features": [{"index": 1, "strength": True}]}}),  # A218
+        (text, "steering.features.0.strength", {"steering": {"features": [{"index": 1, "strength": NAN}]}}),  # A218
+        (text, "steering.features.0.strength", {"steering": {"features": [{"index": 1, "strength": "1"}]}}),
+        (
+            text,
+            "steering.features.1.index",
+            {"steering": {"features": [{"index": 1, "strength": 1}, {"index": 1, "strength": 1}]}},
+        ),  # A218
+        (chat, "steering", {"steering": {"features": []}, "profile": "p"}),  # A217
+        (text, "steering", {"steering": {"features": []}, "steering_intensity": 0}),  # A217
         (text, "prompt", {"prompt": None}),
         (text, "prompt", {"prompt": 5}),
         (text, "prompt", {"prompt": []}),
@@ -191,6 +220,28 @@ def test_bad_shapes_are_refused_naming_the_place(parse: Any, param: str, body: d
     with pytest.raises(InvalidParameter) as caught:
         parse(**body)
     assert caught.value.param == param
+
+
+@pytest.mark.parametrize(
+    ("param", "wanted"),
+    [
+        ("return_sae_activations.top_k", {"positions": "all"}),
+        ("return_sae_activations.top_k", {"positions": "all", "top_k": 0}),
+        ("return_sae_activations.top_k", {"positions": "all", "top_k": True}),
+        ("return_sae_activations.positions", {"top_k": 1}),
+        ("return_sae_activations.positions", {"top_k": 1, "positions": "first"}),
+        ("return_sae_activations.positions.end", {"top_k": 1, "positions": {"start": 3, "end": 3}}),
+        ("return_sae_activations.features", {"top_k": 1, "positions": "all", "features": []}),  # A235
+        ("return_sae_activations.features", {"top_k": 1, "positions": "all", "features": [-1]}),
+        ("return_sae_activations.read_point", {"top_k": 1, "positions": "all", "read_point": "unsteered"}),
+        ("return_sae_activations.layer", {"top_k": 1, "positions": "all", "layer": 1}),
+    ],
+)
+def test_bad_wishes_for_activations_are_refused_naming_the_place(param: str, wanted: dict[str, Any]) -> None:
+    for parse in (chat, text):
+        with pytest.raises(SaeActivationsRefused) as caught:
+            parse(return_sae_activations=wanted)
+        assert caught.value.param == param
 
 
 def test_a_missing_field_is_named() -> None:
@@ -238,7 +289,8 @@ def test_null_means_the_default() -> None:
     names = """
         temperature top_p top_k min_p frequency_penalty presence_penalty repetition_penalty n best_of max_tokens
         max_completion_tokens min_tokens ignore_eos stop seed logit_bias stream stream_options logprobs top_logprobs
-        chat_template_kwargs enable_thinking response_format profile steering extra_messages allowed_token_ids
+        chat_template_kwargs enable_thinking response_format profile steering steering_intensity
+        return_sae_activations extra_messages allowed_token_ids
     """
     nulls, plain = chat(**dict.fromkeys(names.split())), chat()
     # Each request has an id of its own, where requests have one.
@@ -381,6 +433,34 @@ def test_token_ids_without_logprobs_have_no_use() -> None:
     assert parsed.unused == ()
 
 
+def test_steering_reaches_the_request() -> None:
+    assert chat().generation.steering.is_empty
+    assert chat(profile="calm", steering_intensity=0.5).generation.steering == SteeringRequest("calm", 0.5)
+    sent = {"sae_id": "a", "features": [{"index": 7, "strength": -2}, {"index": 3, "strength": 500}]}
+    assert text(steering=sent).generation.steering == SteeringRequest(
+        inline=InlineSteering("a", ((3, 500.0), (7, -2.0)))
+    )
+    unsteered = text(steering={"features": []}).generation.steering.inline
+    assert unsteered is not None
+    assert unsteered.is_unsteered
+
+
+@pytest.mark.parametrize(
+    ("sent", "dial"),
+    [(0, 0.0), (2, 2.0), ("1.5", 1.5), ("off", DialWord.OFF), ("min", DialWord.MIN), ("MAX", DialWord.MAX)],  # A040
+)
+def test_the_dial(sent: Any, dial: Any) -> None:
+    assert chat(steering_intensity=sent).generation.steering.dial == dial
+
+
+def test_a_wish_for_activations_reaches_the_request() -> None:
+    wanted = {"top_k": 4, "positions": {"start": 2, "end": 5}, "features": [3, 3, 1], "read_point": "pre_steering"}
+    assert chat().generation.activations is None
+    assert chat(return_sae_activations=wanted).generation.activations == ActivationSpec(
+        4, PositionRange(2, 5), None, (3, 1), ReadPoint.PRE_STEERING
+    )
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
@@ -393,6 +473,58 @@ CHAT_FIELDS, TEXT_FIELDS = sorted(Chat.declared()), sorted(Completions.declared(
 @given(st.dictionaries(st.sampled_from(CHAT_FIELDS), JSON), st.dictionaries(st.sampled_from(TEXT_FIELDS), JSON))
 def test_any_json_is_a_request_or_a_refusal(chat_fields: dict[str, Any], text_fields: dict[str, Any]) -> None:
     for parse, dialect, fields in ((chat, Chat, chat_fields), (text, Completions, text_fields)):
-        with contextlib.suppress(InvalidParameter, FieldNotHonoured):
+        with contextlib.suppress(InvalidParameter, FieldNotHonoured, SaeActivationsRefused, ResponseFormatUnsupported):
             parsed = parse(**fields)
             judge(dialect.endpoint, fields, dialect.declared(), parsed.unused, model="m", engine="transformers")
+            parsed.constrained()
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.dictionaries(st.sampled_from(sorted(EmbeddingsBody.model_fields)), JSON))
+def test_any_json_is_embedded_or_refused(fields: dict[str, Any]) -> None:
+    with contextlib.suppress(InvalidParameter):
+        parse_embeddings({"model": "m", "input": "x", **fields})
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.dictionaries(st.sampled_from(["type", "properties", "items", "enum", "anyOf", "$ref", "x"]), JSON))
+def test_any_schema_is_taken_or_refused(schema: dict[str, Any]) -> None:
+    form = {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}
+    with contextlib.suppress(ResponseFormatUnsupported):
+        chat(response_format=form).constrained()
+
+
+def test_a_body_that_scores() -> None:
+    asked = {"allowed_token_ids": [5, 6], "max_tokens": 1, "temperature": 0.5, "top_p": 0.5, "stop": "x"}
+    parsed = text(prompt=["a", "b"], logprobs=2, **asked)
+    assert parsed.scoring is not None
+    assert parsed.scoring.input == TextInput(("a", "b"), True)
+    assert (parsed.scoring.allowed_token_ids, parsed.scoring.logprobs, parsed.scoring.temperature) == ((5, 6), 2, 0.5)
+    assert parsed.unused == ("top_p", "stop")
+    other = [{"role": "user", "content": "yo"}]
+    parsed = chat(extra_messages=[other], logprobs=True, top_logprobs=3, max_completion_tokens=1)
+    assert parsed.scoring is not None
+    assert isinstance(parsed.scoring.input, tuple)
+    assert [each.messages[0].content for each in parsed.scoring.input] == ["hi", "yo"]
+    assert (parsed.scoring.allowed_token_ids, parsed.scoring.logprobs) == (None, 3)
+    for body in ({}, {"max_tokens": 1}, {"logprobs": True}, {"logprobs": True, "max_tokens": 2}):
+        assert chat(**body).scoring is None
+    assert chat(logprobs=True, max_tokens=1, n=2).scoring is None
+    assert chat(logprobs=True, max_tokens=1, stream=True).scoring is None
+    for cap in ({}, {"max_tokens": 2}):
+        with pytest.raises(InvalidParameter) as caught:
+            chat(allowed_token_ids=[1], **cap)
+        assert caught.value.param == "max_tokens"
+
+
+def test_a_form_reaches_the_request() -> None:
+    form = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "object"}, "strict": False}}
+    asked = chat(response_format=form).constrained().response_format
+    assert asked is not None
+    assert (asked.schema, asked.name) == ({"type": "object"}, "n")
+    asked = chat(response_format={"type": "json_object"}).constrained().response_format
+    assert asked is not None
+    assert (asked.schema, asked.name) == (None, None)
+    assert chat(response_format={"type": "text"}).constrained().response_format is None
+    with pytest.raises(ResponseFormatUnsupported):
+        chat(response_format=form, stop="x").constrained()  # A161

@@ -1,0 +1,125 @@
+"""The WebSocket ``/api/events``: every event of the engine, one JSON object ``{"event", "data"}`` a message.
+
+It carries what happens from the moment the connection is accepted; the state before that is read from the other routes.
+A page cannot set headers on a WebSocket, so beside them the API key may come as ``?key=``. What clients send is thrown
+away. A client that reads too slowly loses the oldest events and is told how many (``events:dropped``): then it reads
+the state anew, as after a new connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from quart import Quart, Response, websocket
+
+from engine.errors import InvalidParameter
+from engine.events import Event
+from server import sse
+from server.context import ServerContext
+from server.errors import ServerStopping
+from server.exchanges import current_exchange
+from server.management.envelope import wire
+
+log = logging.getLogger(__name__)
+
+PATH = "/api/events"
+DROPPED = "events:dropped"
+MAX_WAITING = 256
+"""Events kept for a client that does not read."""
+
+GOING_AWAY = 1001
+INTERNAL_ERROR = 1011
+
+
+class Outbox:
+    """Events on their way to one client: put in on any thread, taken out on the server's loop.
+
+    Args:
+        loop: Where they are taken out.
+        limit: How many may wait; past that the oldest go, and are counted.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, limit: int = MAX_WAITING) -> None:
+        self._loop = loop
+        self._lock = threading.Lock()
+        self._waiting: deque[Event] = deque(maxlen=limit)
+        self._dropped = 0
+        self._filled = asyncio.Event()
+
+    def put(self, event: Event) -> None:
+        """Add an event; returns at once."""
+        with self._lock:
+            wake = not self._waiting
+            self._dropped += len(self._waiting) == self._waiting.maxlen
+            self._waiting.append(event)
+        if wake:
+            try:
+                self._loop.call_soon_threadsafe(self._filled.set)
+            except RuntimeError:
+                log.debug("the event %s came after the server's loop had ended", event.name)
+
+    async def take(self) -> tuple[list[Event], int]:
+        """Wait for events; returns all that wait, in order, and how many older ones were dropped."""
+        await self._filled.wait()
+        self._filled.clear()
+        with self._lock:
+            events, dropped = list(self._waiting), self._dropped
+            self._waiting.clear()
+            self._dropped = 0
+        return events, dropped
+
+
+def messages(events: Sequence[Event], dropped: int) -> Iterator[str]:
+    """Events as they travel, behind a note about those that were dropped before them."""
+    if dropped:
+        yield _message(DROPPED, {"count": dropped})
+    for event in events:
+        try:
+            yield _message(event.name, wire(event.data()))
+        except (TypeError, ValueError):
+            log.exception("the event %s has data that JSON cannot hold", event.name)
+
+
+def _message(name: str, data: dict[str, Any]) -> str:
+    return sse.dump({"event": name, "data": data}).decode()
+
+
+def register(app: Quart, context: ServerContext) -> None:
+    """Add the socket to ``app``."""
+
+    @app.websocket(PATH)
+    async def events() -> None:
+        exchange = current_exchange()
+        outbox = Outbox(asyncio.get_running_loop())
+        # Before the client hears that it is connected, so that nothing that happens from then on is missed.
+        subscription = context.engine.events.subscribe(outbox.put)
+        exchange.on_close(subscription.close)
+        await websocket.accept()
+        reading = asyncio.ensure_future(_discard_messages())
+        try:
+            while True:
+                for message in messages(*await exchange.wait_for(outbox.take())):
+                    await websocket.send(message)
+        except ServerStopping as error:
+            await websocket.close(GOING_AWAY, error.message)
+        except Exception:
+            log.exception("the event socket failed")
+            await websocket.close(INTERNAL_ERROR, "The server failed.")
+        finally:
+            subscription.close()
+            reading.cancel()
+
+    @app.get(PATH)
+    async def plain_request() -> Response:
+        raise InvalidParameter(f"{PATH} speaks WebSocket.", remedy="Connect to it with a WebSocket client.")
+
+
+async def _discard_messages() -> None:
+    """Take what the client sends, so that it does not pile up."""
+    while True:
+        await websocket.receive()

@@ -1,0 +1,146 @@
+"""``/api/profiles``: steering under a name. Clusters are profiles too, and are listed here with the others."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+from quart import Quart, Response
+
+from engine.errors import InvalidParameter
+from engine.library.records import ProfileKind
+from server.context import ServerContext
+from server.management.envelope import success
+from server.management.validation import (
+    Body,
+    Index,
+    NoQuery,
+    Query,
+    SaeId,
+    read_document,
+    read_json,
+    read_nothing,
+    read_query,
+)
+
+_MAX_VALUES = 10_000
+_Name = Annotated[str, Field(min_length=1, max_length=100)]
+_Description = Annotated[str, Field(max_length=500)]
+_ModelId = Annotated[str, Field(max_length=255)]
+_Steering = Annotated[dict[str, float], Field(max_length=_MAX_VALUES)]
+
+
+class _Create(Body):
+    name: _Name
+    description: _Description | None = None
+    steering: _Steering | None = None
+    model_id: _ModelId | None = None
+    sae_id: SaeId | None = None
+    layer: Index | None = None
+
+
+class _Change(Body):
+    # A cluster's name and narrative may be longer than a profile's: the library knows each kind's limits.
+    name: Annotated[str, Field(min_length=1, max_length=120)] = ""
+    description: Annotated[str, Field(max_length=10_000)] | None = None
+    steering: _Steering = Field(default_factory=dict)
+    model_id: _ModelId | None = None
+    sae_id: SaeId | None = None
+    layer: Index | None = None
+
+
+class _SaveCurrent(Body):
+    name: _Name
+    description: _Description | None = None
+    sae_id: SaeId | None = None
+    layer: Index | None = None
+
+
+class _Activate(Body):
+    apply_steering: bool = True
+
+
+class _Deactivate(Query):
+    clear_steering: bool = True
+
+
+class _List(Query):
+    kind: ProfileKind | None = None
+
+
+class _ImportQuery(Query):
+    on_conflict: Literal["rename", "fail"] = "fail"
+
+
+def register(app: Quart, context: ServerContext) -> None:
+    """Add the routes to ``app``."""
+    actions = context.engine.profiles
+
+    @app.get("/api/profiles")
+    async def profiles() -> Response:
+        kind = read_query(_List).kind
+        return success(await context.quick(lambda: actions.list(kind)))
+
+    @app.post("/api/profiles")
+    async def create_profile() -> Response:
+        read_query(NoQuery)
+        asked = await read_json(context, _Create)
+        fields = {name: value for name, value in asked if name != "name"}
+        return success(await context.manage(lambda: actions.create(asked.name, **fields)))
+
+    @app.post("/api/profiles/save-current")
+    async def save_current() -> Response:
+        read_query(NoQuery)
+        asked = await read_json(context, _SaveCurrent)
+        return success(
+            await context.manage(
+                lambda: actions.save_current(asked.name, asked.description, sae_id=asked.sae_id, layer=asked.layer)
+            )
+        )
+
+    @app.get("/api/profiles/active")
+    async def active_profile() -> Response:
+        read_query(NoQuery)
+        return success(await context.quick(actions.active))
+
+    @app.post("/api/profiles/import")
+    async def import_profile() -> Response:
+        on_conflict = read_query(_ImportQuery).on_conflict
+        raw = await read_document(context)
+        return success(await context.manage(lambda: actions.import_document(raw, on_conflict=on_conflict)))
+
+    @app.get("/api/profiles/<profile_id>")
+    async def profile(profile_id: str) -> Response:
+        read_query(NoQuery)
+        return success(await context.quick(lambda: actions.get(profile_id)))
+
+    @app.route("/api/profiles/<profile_id>", methods=["PATCH", "PUT"])
+    async def change_profile(profile_id: str) -> Response:
+        read_query(NoQuery)
+        asked = await read_json(context, _Change)
+        changes = {name: value for name, value in asked if name in asked.model_fields_set}
+        if not changes:
+            raise InvalidParameter("There is nothing to change.", remedy="Send at least one field.")
+        return success(await context.manage(lambda: actions.update(profile_id, changes)))
+
+    @app.delete("/api/profiles/<profile_id>")
+    async def delete_profile(profile_id: str) -> Response:
+        read_query(NoQuery)
+        return success(await context.manage(lambda: actions.delete(profile_id)))
+
+    @app.post("/api/profiles/<profile_id>/activate")
+    async def activate_profile(profile_id: str) -> Response:
+        read_query(NoQuery)
+        apply = (await read_json(context, _Activate, optional=True)).apply_steering
+        return success(await context.manage(lambda: actions.activate(profile_id, apply_steering=apply)))
+
+    @app.post("/api/profiles/<profile_id>/deactivate")
+    async def deactivate_profile(profile_id: str) -> Response:
+        clear = read_query(_Deactivate).clear_steering
+        await read_nothing(context)
+        return success(await context.manage(lambda: actions.deactivate(profile_id, clear_steering=clear)))
+
+    @app.get("/api/profiles/<profile_id>/export")
+    async def export_profile(profile_id: str) -> Response:
+        read_query(NoQuery)
+        return success(await context.quick(lambda: actions.export(profile_id)))

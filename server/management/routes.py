@@ -1,0 +1,18 @@
+"""The surfaces of the management API, put together."""
+
+from __future__ import annotations
+
+from quart import Quart
+
+from server.context import ServerContext
+from server.management import circuits, clusters, events, monitoring, profiles, saes
+
+
+def register(app: Quart, context: ServerContext) -> None:
+    """Add the routes to ``app``."""
+    events.register(app, context)
+    monitoring.register(app, context)
+    saes.register(app, context)
+    profiles.register(app, context)
+    clusters.register(app, context)
+    circuits.register(app, context)

@@ -1,0 +1,116 @@
+"""What every route of the dialect does before the model works: policy, load on demand, and waiting for a reading.
+
+All of it comes before the first byte of the answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from quart import request
+
+from engine.errors import FieldNotHonoured, InvalidParameter, MillmError, ModelNotLoaded
+from engine.library.records import ModelRecord
+from engine.models.names import check_generative
+from server import fields, headers
+from server.context import ServerContext
+from server.exchanges import current_exchange
+from server.fields import Endpoint
+from server.openai.running import GenerationInterrupted
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+LOAD_ATTEMPTS = 3
+"""How often a model that another request swapped out in the meantime is asked for again."""
+
+
+def apply_policy(
+    context: ServerContext,
+    endpoint: Endpoint,
+    body: Mapping[str, Any],
+    declared: frozenset[str],
+    unused: tuple[str, ...],
+    record: ModelRecord,
+) -> tuple[str, ...]:
+    """Refuse what cannot be honoured; returns the locations of fields nobody uses.
+
+    Args:
+        declared: Fields the endpoint's schema reads.
+        unused: Those of them this very request has no use for.
+    """
+    strict = headers.strict_flag(request.headers.getlist(headers.STRICT))
+    check_generative(record)
+    found = fields.judge(endpoint, body, declared, unused, model=record.name, engine=record.engine.value)
+    if strict:
+        fields.refuse_unused(found)
+    if found:
+        # Locations only, in the header's safe form: what a person wrote never reaches a log.
+        shown = headers.string_list(found, context.settings.IGNORED_FIELDS_HEADER_MAX_BYTES)
+        log.warning("request_fields_unused endpoint=%s fields=%s", endpoint.name.lower(), shown)
+    _refuse_later_headers()
+    return found
+
+
+def _refuse_later_headers() -> None:
+    """Headers whose work has not landed: dropping them in silence would break what they promise."""
+    policy = request.headers.get(headers.LOAD_POLICY)
+    if policy is not None:
+        word = policy.strip().lower()
+        if word not in ("auto", "refuse"):
+            raise InvalidParameter(
+                f"Invalid value for '{headers.LOAD_POLICY}'; expected auto or refuse.", param=headers.LOAD_POLICY
+            )
+        if word == "refuse":
+            raise FieldNotHonoured(
+                f"'{headers.LOAD_POLICY}: refuse' cannot be honoured: models are loaded on demand.",
+                param=headers.LOAD_POLICY,
+                remedy="Leave the header out, or send auto.",
+            )
+    if headers.LEASE in request.headers:
+        raise FieldNotHonoured(
+            f"'{headers.LEASE}' cannot be honoured: this server has no leases.",
+            param=headers.LEASE,
+            remedy="Leave the header out.",
+        )
+
+
+async def on_resident(context: ServerContext, model: str, prepare: Callable[[], Awaitable[T]]) -> T:
+    """Load ``model`` where needed, then ``prepare`` the request for it."""
+    for attempt in range(LOAD_ATTEMPTS):
+        await context.load(lambda: context.engine.loader.ensure(model))
+        try:
+            return await prepare()
+        except ModelNotLoaded:
+            # Another request had its own model loaded between the two steps.
+            if attempt == LOAD_ATTEMPTS - 1:
+                raise
+    raise AssertionError("the loop above returns or raises")
+
+
+async def result_of(reading: Future[T]) -> T:
+    """The result of a reading, which is cancelled when the client leaves. Raises :class:`GenerationInterrupted`."""
+    try:
+        return await current_exchange().wait_for(asyncio.wrap_future(reading))
+    except MillmError as error:
+        raise GenerationInterrupted(error) from error
+
+
+def common_headers(
+    context: ServerContext, backend: str, mode: str | None, unused: tuple[str, ...], notes: tuple[str, ...]
+) -> dict[str, str]:
+    """Headers of an answer that are known before its first byte."""
+    limit = context.settings.IGNORED_FIELDS_HEADER_MAX_BYTES
+    out = {headers.BACKEND: backend}
+    if mode is not None:
+        out[headers.MODE] = mode
+    if unused:
+        out[headers.IGNORED_FIELDS] = headers.string_list(unused, limit)
+    if notes:
+        out[headers.NOTES] = headers.string_list(notes, limit)
+    return out

@@ -1,0 +1,89 @@
+"""Answers of requests that score: probabilities of the next token, from one reading of each prompt. Nothing is written.
+
+Never steered and never monitored, whatever steers the answers that are written at the same moment.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any
+
+from quart import Response
+
+from engine.generation.request import TokenInfo
+from engine.generation.scoring import PreparedScoring, Scored, ScoredPrompt, ScoringRequest
+from engine.library.records import ModelRecord
+from engine.steering.report import NO_STEERING
+from server import headers, sse
+from server.context import ServerContext
+from server.openai.admission import common_headers, on_resident, result_of
+from server.openai.dialect import Dialect
+from server.openai.formatting import millm_json, new_id, system_fingerprint, usage_json
+from server.openai.schema import Parsed
+
+MODE = "scoring"
+BACKEND = "serial"
+FINISH_REASON = "length"
+
+
+async def answer(
+    context: ServerContext,
+    dialect: Dialect,
+    parsed: Parsed,
+    asked: ScoringRequest,
+    record: ModelRecord,
+    unused: tuple[str, ...],
+) -> Response:
+    """Score ``asked``, whose fields have been judged already."""
+    service = context.engine.generation
+    wanted = replace(asked, model=record.name)
+
+    async def prepare() -> PreparedScoring:
+        return await context.quick(lambda: service.prepare_scoring(wanted))
+
+    prepared = await on_resident(context, record.name, prepare)
+    scored = await result_of(service.score(prepared))
+    out = {
+        **common_headers(context, BACKEND, MODE, unused, prepared.notes),
+        headers.BATCH: "1",
+        headers.STEERING: NO_STEERING.text(),
+        "Content-Type": "application/json",
+    }
+    seed = parsed.generation.sampling.seed
+    if seed is not None:
+        # Nothing is drawn, so the promise holds without further ado.
+        out[headers.SEED] = headers.seed(seed, "request")
+    return Response(sse.dump(_whole(dialect, parsed, prepared, scored)), 200, out)
+
+
+def _whole(dialect: Dialect, parsed: Parsed, prepared: PreparedScoring, scored: Scored) -> dict[str, Any]:
+    whole: dict[str, Any] = {
+        "id": new_id(dialect.id_prefix),
+        "object": dialect.object_name,
+        "created": int(time.time()),
+        "model": prepared.model_name,
+        "choices": [_choice(dialect, parsed, prepared, place, found) for place, found in enumerate(scored.prompts)],
+        "usage": usage_json(scored.usage),
+        "system_fingerprint": system_fingerprint(prepared.loaded),
+    }
+    if scored.activations is not None:
+        whole["millm"] = millm_json(scored.activations)
+    return whole
+
+
+def _choice(
+    dialect: Dialect, parsed: Parsed, prepared: PreparedScoring, index: int, found: ScoredPrompt
+) -> dict[str, Any]:
+    wanted = prepared.request.logprobs
+    chosen = found.chosen
+    # With 0 only the chosen token itself is reported, without alternatives.
+    token = TokenInfo(
+        chosen.token_id, chosen.text, chosen.bytes, chosen.logprob, found.top[: wanted or 0], found.text_offset
+    )
+    choice = dialect.choice(
+        index, found.text, None, [token], FINISH_REASON, logprobs=wanted is not None, as_ids=parsed.tokens_as_ids
+    )
+    # Whoever narrows the choice without asking for figures is told that there are none.
+    choice.setdefault("logprobs", None)
+    return choice

@@ -1,0 +1,198 @@
+"""The event socket: who may connect, what comes over it, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from engine.engine import Engine
+from engine.events import Event, ModelLoadError, ModelsChanged
+from server.management.events import DROPPED, Outbox
+from tests.conftest import EngineMaker
+from tests.server.management.conftest import House
+from tests.server.management.sockets import Refused
+from tests.waiting import wait_until
+
+PAGE = "https://app.example"
+
+
+def listeners(engine: Engine) -> int:
+    return len(engine.events._listeners)
+
+
+def failed(number: int) -> ModelLoadError:
+    return ModelLoadError(number, "m", "model_load_failed", "No.")
+
+
+def test_an_event_is_one_json_object(bare: House) -> None:
+    with bare.socket() as events:
+        bare.engine.events.publish(ModelLoadError(3, "naïve", "load_cancelled", "Stopped."))
+        assert events.next() == {
+            "event": "model:load:error",
+            "data": {"model_id": 3, "model_name": "naïve", "code": "load_cancelled", "message": "Stopped."},
+        }
+        bare.engine.events.publish(ModelsChanged())
+        assert events.next() == {"event": "models:changed", "data": {}}
+
+
+def test_every_client_hears_everything_in_order(bare: House) -> None:
+    with bare.socket() as one, bare.socket() as two:
+        for number in range(100):
+            bare.engine.events.publish(failed(number))
+        for events in (one, two):
+            assert [events.next()["data"]["model_id"] for _ in range(100)] == list(range(100))
+
+
+def test_what_a_client_says_is_thrown_away(bare: House) -> None:
+    with bare.socket() as events:
+        events.say("x" * 10_000)
+        events.say('{"event": "system:join"}')
+        bare.engine.events.publish(failed(1))
+        assert events.next()["data"]["model_id"] == 1
+
+
+def test_a_client_that_says_too_much_is_left(bare: House) -> None:
+    before = listeners(bare.engine)
+    with bare.socket() as events:
+        events.say("x" * 100_000)
+        assert events.wait_closed() == 1009
+    wait_until(lambda: listeners(bare.engine) == before, "its subscription to be gone")
+
+
+def test_a_client_that_leaves_is_forgotten(bare: House) -> None:
+    before = listeners(bare.engine)
+    polite, rude = bare.socket(), bare.socket()
+    assert listeners(bare.engine) == before + 2
+    polite.close()
+    wait_until(lambda: listeners(bare.engine) == before + 1, "the polite one to be forgotten")
+    rude.leave()
+    wait_until(lambda: listeners(bare.engine) == before, "the rude one to be forgotten")
+    with bare.socket() as events:
+        bare.engine.events.publish(failed(1))
+        assert events.next()["data"]["model_id"] == 1
+
+
+def test_it_ends_with_the_server(bare: House) -> None:
+    before = listeners(bare.engine)
+    with bare.socket() as events:
+        bare.thread.stop(5)
+        assert bare.thread.state == "stopped"
+        assert events.wait_closed() == 1001
+    assert listeners(bare.engine) == before
+    bare.engine.events.publish(failed(1))  # nobody listens, and nothing breaks
+
+
+def test_a_client_that_reads_nothing_holds_nothing_up(bare: House) -> None:
+    before = listeners(bare.engine)
+    with bare.socket(receive_buffer=4096):
+        for number in range(2000):
+            bare.engine.events.publish(ModelLoadError(number, "m" * 10_000, "c", "x"))
+        bare.api.ok("GET", "/api/monitoring")
+        bare.thread.stop(5)
+        assert bare.thread.state == "stopped"
+    wait_until(lambda: listeners(bare.engine) == before, "its subscription to be gone")
+
+
+def test_an_event_that_json_cannot_hold_is_left_out(bare: House, caplog: pytest.LogCaptureFixture) -> None:
+    with bare.socket() as events:
+        bare.engine.events.publish(ModelLoadError(object(), "m", "c", "x"))  # type: ignore[arg-type]
+        bare.engine.events.publish(failed(2))
+        assert events.next()["data"]["model_id"] == 2
+    assert "model:load:error" in caplog.text
+
+
+def test_the_outbox_keeps_the_newest_and_counts_the_rest() -> None:
+    async def run() -> tuple[list[Event], int, list[Event], int]:
+        outbox = Outbox(asyncio.get_running_loop(), limit=3)
+        for number in range(5):
+            outbox.put(failed(number))
+        first, dropped = await outbox.take()
+        outbox.put(failed(9))
+        second, more = await outbox.take()
+        return first, dropped, second, more
+
+    first, dropped, second, more = asyncio.run(run())
+    assert [event.model_id for event in first if isinstance(event, ModelLoadError)] == [2, 3, 4]
+    assert dropped == 2
+    assert (len(second), more) == (1, 0)
+
+
+def test_the_outbox_outlives_its_loop() -> None:
+    async def make() -> Outbox:
+        return Outbox(asyncio.get_running_loop())
+
+    asyncio.run(make()).put(failed(1))
+
+
+# --- guards -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def guarded(make_engine: EngineMaker, serve: Callable[..., House]) -> House:
+    return serve(make_engine(None), API_KEY="sesame", CORS_ORIGINS=[PAGE])
+
+
+def refusal(house: House, path: str = "/api/events", **options: object) -> tuple[int, str]:
+    with pytest.raises(Refused) as caught:
+        house.socket(path, **options)
+    error = caught.value.json()["error"]
+    return caught.value.status, error["code"]
+
+
+@pytest.mark.parametrize("path", ["/api/events", "/api/events?key=wrong", "/api/events?key=", "/api/events?Key=sesame"])
+def test_without_the_key(guarded: House, path: str) -> None:
+    before = listeners(guarded.engine)
+    assert refusal(guarded, path) == (401, "INVALID_API_KEY")
+    assert refusal(guarded, path, headers={"Authorization": "Bearer wrong"}) == (401, "INVALID_API_KEY")
+    assert listeners(guarded.engine) == before
+
+
+@pytest.mark.parametrize(
+    ("path", "headers"),
+    [
+        ("/api/events", {"Authorization": "Bearer sesame"}),
+        ("/api/events", {"X-Api-Key": "sesame"}),
+        ("/api/events?key=sesame", {}),
+        ("/api/events?key=sesame", {"Origin": PAGE}),
+        ("/api/events?key=wrong", {"X-Api-Key": "sesame"}),
+    ],
+)
+def test_with_the_key(guarded: House, path: str, headers: dict[str, str]) -> None:
+    with guarded.socket(path, headers=headers) as events:
+        guarded.engine.events.publish(failed(1))
+        assert events.next()["data"]["model_id"] == 1
+
+
+def test_the_key_in_the_address_is_for_the_socket_alone(guarded: House) -> None:
+    guarded.api.refused(401, "INVALID_API_KEY", "GET", "/api/monitoring?key=sesame")
+
+
+@pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://127.0.0.1", "https://app.example.evil"])
+def test_pages_that_are_not_on_the_list(guarded: House, bare: House, origin: str) -> None:
+    assert refusal(guarded, "/api/events?key=sesame", headers={"Origin": origin}) == (403, "ORIGIN_NOT_ALLOWED")
+    assert refusal(bare, headers={"Origin": origin}) == (403, "ORIGIN_NOT_ALLOWED")
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "10.0.0.1:8000"])
+def test_hosts_that_are_not_ours(bare: House, host: str) -> None:
+    assert refusal(bare, host=host) == (403, "HOST_NOT_ALLOWED")
+
+
+def test_other_addresses_take_no_socket(bare: House) -> None:
+    assert refusal(bare, "/api/nothing") == (404, "NOT_FOUND")
+    assert refusal(bare, "/api/monitoring")[0] in (400, 404, 422)
+
+
+def test_a_plain_request_is_told_to_upgrade(bare: House) -> None:
+    error = bare.api.refused(422, "VALIDATION_ERROR", "GET", "/api/events")
+    assert "WebSocket" in error["message"]
+
+
+def test_every_event_is_described() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "events.md").read_text(encoding="utf-8")
+    names = [event.name for event in Event.__subclasses__() if event.__module__.startswith("engine")]
+    assert len(names) > 10
+    assert [name for name in [*names, DROPPED] if f"`{name}`" not in page] == []
