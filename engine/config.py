@@ -32,6 +32,10 @@ class EngineSettings(BaseModel):
         64, ge=0, le=100_000, description="Requests that may wait behind the running ones."
     )
     QUEUE_DURATION_WINDOW: int = Field(50, ge=1, description="Finished requests used to estimate the waiting time.")
+    RETRY_AFTER_QUEUE_DEFAULT_S: int = Field(
+        5, ge=1, description="Seconds after which to come back to a full queue whose wait is not known yet."
+    )
+    RETRY_AFTER_MAX_S: int = Field(60, ge=1, description="Most seconds after which to come back to a full queue.")
     PREFILL_CHUNK: int = Field(128, ge=1, le=8192, description="Prompt tokens read between two steps of other answers.")
     DEFAULT_MAX_TOKENS: int = Field(1024, ge=1, description="Most tokens written when a request sets no cap.")
     GRACEFUL_UNLOAD_TIMEOUT: float = Field(30.0, ge=0, description="Seconds an unload waits for running requests.")

@@ -17,7 +17,7 @@ from engine.actions.steering.clusters import ClusterActions
 from engine.actions.steering.lost import end_what_lost_its_place
 from engine.actions.steering.profiles import ProfileActions
 from engine.config import EngineSettings
-from engine.errors import MillmError, RequestCancelled
+from engine.errors import RequestCancelled
 from engine.events import EventBus
 from engine.generation.scheduler import Scheduler
 from engine.generation.service import GenerationService
@@ -55,7 +55,7 @@ class Engine:
         self._scheduler = Scheduler(settings, self.desk, self.monitor)
         self._thread = EngineThread(self._scheduler.tick)
         self.generation = GenerationService(
-            settings, self.shelf, library.profiles, self.desk, self._scheduler, self._thread
+            settings, self.shelf, library.profiles, library.saes, self.desk, self._scheduler, self._thread
         )
         self.loader = ModelLoader(
             settings,
@@ -104,8 +104,8 @@ class Engine:
         """SAEs imported while no fitting model was there get their figures now."""
         try:
             self.saes.measure_pending()
-        except (MillmError, CancelledError) as error:
-            log.info("SAEs were not measured after the load: %s", error)
+        except CancelledError:
+            log.info("SAEs were not measured after the load: the program is closing")
 
     def _sae_detached(self, sae_id: str) -> None:
         end_what_lost_its_place(self.library, self.desk, self.profiles, self.circuits)

@@ -40,11 +40,12 @@ class ModelLoadProgress(Event):
 
 @dataclass(frozen=True)
 class ModelLoadComplete(Event):
-    """A model is resident and answers requests."""
+    """A model is resident and answers requests; its weights take ``memory_used_mb``."""
 
     name: ClassVar[str] = "model:load:complete"
     model_id: int
     model_name: str
+    memory_used_mb: float = 0.0
 
 
 @dataclass(frozen=True)

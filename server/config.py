@@ -18,5 +18,3 @@ class ServerSettings(BaseModel):
     )
     MAX_BODY_BYTES: int = Field(32 * 1024 * 1024, ge=1024, description="Largest request body.")
     IGNORED_FIELDS_HEADER_MAX_BYTES: int = Field(1024, ge=64, description="Longest X-miLLM-Ignored-Fields value.")
-    RETRY_AFTER_QUEUE_DEFAULT_S: int = Field(5, ge=1, description="Retry-After of queue_full without an estimate.")
-    RETRY_AFTER_MAX_S: int = Field(60, ge=1, description="Longest Retry-After of queue_full.")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as FutureTimeout
@@ -82,11 +83,14 @@ class ModelLoader:
         self._future: Future[LoadedModel] | None = None
         self._cancelled = threading.Event()
         self._worker: threading.Thread | None = None
+        self._on_demand = False
 
     # --- from the faces ---------------------------------------------------------------------------------------------
 
-    def load(self, model_id: int) -> Future[LoadedModel]:
+    def load(self, model_id: int, *, on_demand: bool = False) -> Future[LoadedModel]:
         """Start loading; progress comes as events, the result through the future.
+
+        ``on_demand``: a request asked for it, so a model that is locked is not pushed out.
 
         Raises at once :class:`ModelNotFound`, :class:`EngineUnsupported`, :class:`ModelNotGenerative` or
         :class:`ModelBusy` (another load or an unload is under way). A model that is resident already is given back as
@@ -118,6 +122,7 @@ class ModelLoader:
             self._busy, self._loading_id = f"{record.name!r} is being loaded", model_id
             future: Future[LoadedModel] = Future()
             self._future = future
+            self._on_demand = on_demand
             self._cancelled.clear()
         future.set_running_or_notify_cancel()
         self._worker = threading.Thread(target=self._load, args=(record, future), name="loader", daemon=True)
@@ -150,6 +155,7 @@ class ModelLoader:
 
         def work() -> None:
             try:
+                self._drain(lambda: None)
                 self._unload_resident(resident)
                 self._release()
                 future.set_result(None)
@@ -172,7 +178,7 @@ class ModelLoader:
             return resident
         self._check_lock(record)
         try:
-            return self.load(record.id).result(self._settings.MODEL_LOAD_TIMEOUT)
+            return self.load(record.id, on_demand=True).result(self._settings.MODEL_LOAD_TIMEOUT)
         except FutureTimeout as error:
             raise ModelLoading(
                 f"Could not load {record.name!r}: it is still being loaded after "
@@ -216,11 +222,25 @@ class ModelLoader:
             log.exception("loading %s failed", record.name)
             self._failed(record, ModelLoadFailed(f"Loading {record.name!r} failed: {error}"), future)
         else:
-            self._library.state.set(LAST_MODEL, record.name)
             self._release()
             future.set_result(loaded)
-            self._events.publish(ModelLoadComplete(record.id, record.name))
+            self._remember(record)
+            memory_mb = loaded.info.memory_bytes / 1_000_000
+            self._events.publish(ModelLoadComplete(record.id, record.name, round(memory_mb, 1)))
+            self._bring_up_to_date()
+
+    def _bring_up_to_date(self) -> None:
+        try:
             self._after_load()
+        except Exception:
+            # The model is there and answers; what was to follow is an extra.
+            log.exception("what follows a load failed")
+
+    def _remember(self, record: ModelRecord) -> None:
+        try:
+            self._library.state.set(LAST_MODEL, record.name)
+        except MillmError as error:
+            log.warning("%s is loaded, but that it was could not be kept for the next start: %s", record.name, error)
 
     def _carry_out(self, record: ModelRecord) -> LoadedModel:
         if not record.local_path:
@@ -252,7 +272,15 @@ class ModelLoader:
         check_fits(record.name, needed, devices.available_memory(placement.device) + freed, str(placement.device))
         if resident is not None:
             self._report(record, 5.0, f"Unloading {resident.record.name}")
+            if self._on_demand:
+                # Asked again: the lock may have come while the files were looked at.
+                self._check_lock(record)
             self._close_queue(resident)
+            try:
+                self._drain(self._check_cancelled)
+            except LoadCancelled:
+                self._scheduler.open_queue()
+                raise
             self._unload_resident(resident)
         backend = self._read(record, folder, placement, TransformersBackend)
         try:
@@ -260,9 +288,13 @@ class ModelLoader:
         except LoadCancelled:
             backend.close()
             raise
-        fresh = self._library.models.set_status(record.id, ModelStatus.LOADED)
-        loaded = LoadedModel(fresh, backend.info, backend)
-        self._engine_thread.run(lambda: self._install(loaded)).result()
+        try:
+            fresh = self._library.models.set_status(record.id, ModelStatus.LOADED)
+            loaded = LoadedModel(fresh, backend.info, backend)
+            self._engine_thread.run(lambda: self._install(loaded)).result()
+        except BaseException:
+            backend.close()
+            raise
         return loaded
 
     def _read(
@@ -290,12 +322,21 @@ class ModelLoader:
         self._shelf.set_resident(loaded)
         self._scheduler.open_queue()
 
+    def _drain(self, check: Callable[[], None]) -> None:
+        """Let running requests finish, ``GRACEFUL_UNLOAD_TIMEOUT`` seconds at most; ``check`` may raise to end it."""
+        deadline = time.monotonic() + self._settings.GRACEFUL_UNLOAD_TIMEOUT
+        while True:
+            check()
+            left = deadline - time.monotonic()
+            if self._scheduler.wait_idle(max(0.0, min(left, 0.1))):
+                return
+            if left <= 0:
+                log.warning("requests still run after %g s; they are ended", self._settings.GRACEFUL_UNLOAD_TIMEOUT)
+                return
+
     def _unload_resident(self, resident: LoadedModel) -> None:
-        """Drain, then free on the engine thread. The queue is closed already."""
-        if not self._scheduler.wait_idle(self._settings.GRACEFUL_UNLOAD_TIMEOUT):
-            log.warning(
-                "requests were still running after %g s; they are ended", self._settings.GRACEFUL_UNLOAD_TIMEOUT
-            )
+        """Free on the engine thread. The queue is closed and drained already."""
+        from engine.models.devices import release_cached_memory
 
         def free() -> None:
             self._scheduler.fail_all(self._unloading(resident))
@@ -306,6 +347,8 @@ class ModelLoader:
 
         self._engine_thread.run(free).result()
         self._release_steering()
+        # The SAEs' weights have gone only now.
+        release_cached_memory(resident.backend.device)
         self._library.models.update(resident.record.id, status=ModelStatus.READY, locked=False)
         self._scheduler.open_queue()
         self._events.publish(ModelUnloadComplete(resident.record.id, resident.record.name))
@@ -314,7 +357,7 @@ class ModelLoader:
         self._scheduler.close_queue(self._unloading(resident))
 
     def _unloading(self, resident: LoadedModel) -> ModelBusy:
-        return ModelBusy(f"The model {resident.record.name!r} is being unloaded.", param="model", retry_after=5)
+        return ModelBusy(f"The model {resident.record.name!r} is being unloaded.", retry_after=5)
 
     def _failed(self, record: ModelRecord, error: MillmError, future: Future[LoadedModel]) -> None:
         cancelled = isinstance(error, LoadCancelled)

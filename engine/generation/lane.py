@@ -60,6 +60,7 @@ class PreparedRequest:
         capture: Which activations are read along, where any are asked for.
         own_stops: Stop strings beside the request's: how a model without a chat template closes a turn.
         constraint: What the answer must look like, compiled.
+        unread_variables: Template variables of the request that the model's template never reads.
         notes: What was changed to make the prompt work, in words.
     """
 
@@ -73,6 +74,7 @@ class PreparedRequest:
     capture: CapturePlan | None = None
     own_stops: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    unread_variables: tuple[str, ...] = ()
     constraint: CompiledConstraint | None = None
 
     @property
@@ -223,7 +225,7 @@ class RunningRequest:
                 seconds_to_first_token=(self.first_token or now) - self.submitted,
                 seconds_total=now - self.submitted,
                 steering=replace(self.last_plan.report, changed=self.changed),
-                rung=self.last_plan.rung,
+                rung=None if self.changed else self.last_plan.rung,
                 activations=self.activations,
             )
         )
@@ -355,11 +357,6 @@ class Lane:
     def use_plan(self, live: SteeringPlan) -> SteeringPlan:
         """The plan of this lane's next pass."""
         return self.running.use_plan(live)
-
-    @property
-    def cancelled(self) -> bool:
-        """Whether the owner has cancelled the request."""
-        return self.running.handle.cancelled
 
     def pick(self, logits: Tensor) -> FinishReason | None:
         """Choose the next token from ``[vocab]`` logits, send its text, and say whether the choice has ended.

@@ -25,6 +25,8 @@ MAX_SEED = 2**32 - 1
 MAX_STOPS = 16
 MAX_LOGIT_BIAS = 1024
 MAX_TOP_LOGPROBS = 20
+MAX_CHOICES = 1024
+"""Prompts × choices written of one request: it takes one queue place, so it must not be without end."""
 
 
 class FinishReason(StrEnum):
@@ -159,6 +161,11 @@ class GenerationRequest:
                 "min_tokens",
                 self.sampling.min_tokens,
                 f"at most max_tokens ({self.max_tokens})",
+            )
+        if isinstance(self.input, TextInput):
+            total = len(self.input.prompts) * self.choices_written
+            _check(
+                total <= MAX_CHOICES, "prompt", f"{total} choices in all", f"at most {MAX_CHOICES} prompts × choices"
             )
         _check(len(self.stop) <= MAX_STOPS, "stop", f"{len(self.stop)} strings", f"at most {MAX_STOPS} strings")
         _check(all(self.stop), "stop", list(self.stop), "non-empty strings")

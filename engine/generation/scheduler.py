@@ -164,9 +164,11 @@ class Scheduler:
             return None
         return median(self._hold_times) * (len(self._waiting) + self._in_flight) / self._settings.MAX_LANES
 
-    def _retry_after(self) -> int | None:
+    def _retry_after(self) -> int:
         estimate = self._estimate()
-        return None if estimate is None else max(1, math.ceil(estimate))
+        if estimate is None:
+            return self._settings.RETRY_AFTER_QUEUE_DEFAULT_S
+        return min(self._settings.RETRY_AFTER_MAX_S, max(1, math.ceil(estimate)))
 
     # --- engine thread ----------------------------------------------------------------------------------------------
 
@@ -192,7 +194,25 @@ class Scheduler:
             self._end_request(running, error)
 
     def tick(self) -> bool:
-        """One round of work; True while there is more to do."""
+        """One round of work; True while there is more to do.
+
+        What fails outside one request's own steps leaves rows nobody can vouch for: then every request ends, told so.
+        """
+        try:
+            return self._round()
+        except Exception as error:
+            log.exception("a round of the scheduler failed; every request is ended")
+            self._batch = None
+            self._rows.clear()
+            self.fail_all(
+                GenerationFailed(
+                    f"Writing the answer failed: {type(error).__name__}: {error}",
+                    remedy="The log file has the full report.",
+                )
+            )
+            return False
+
+    def _round(self) -> bool:
         self._reap()
         self._admit()
         if self._prefilling:
@@ -295,6 +315,8 @@ class Scheduler:
     def _begin_decoding(self, lane: Lane, past: PromptPast) -> None:
         """Choose the lane's first token from the prompt's logits and give it a row or a store of its own."""
         backend = self._require_backend()
+        # A lane that shares what a sibling has read has its prompt behind it too.
+        lane.fed = len(lane.prompt_ids)
         try:
             past.users_left -= 1
             last_user = past.users_left == 0
@@ -331,6 +353,10 @@ class Scheduler:
         try:
             work = self._passes.batch(lanes)
             logits = backend.decode(self._batch, [lane.next_token for lane in lanes], work)
+            greedy = [row for row, lane in enumerate(lanes) if lane.plain_greedy]
+            # One argmax and one transfer for all plain rows, not one for each. On a GPU the pass itself fails here, at
+            # the first transfer, so this belongs to the same attempt.
+            best = dict(zip(greedy, greedy_rows(logits[greedy]), strict=True)) if greedy else {}
         except Exception as error:
             # The rows' KV can no longer be trusted to match their tokens: every lane of the batch ends.
             self._batch = None
@@ -338,9 +364,6 @@ class Scheduler:
             for lane in lanes:
                 self._fail(lane.running, error)
             return
-        greedy = [row for row, lane in enumerate(lanes) if lane.plain_greedy]
-        # One argmax and one transfer for all plain rows, not one for each.
-        best = dict(zip(greedy, greedy_rows(logits[greedy]), strict=True)) if greedy else {}
         for row, lane in enumerate(lanes):
             self._take(lane, logits[row], best.get(row))
 
@@ -362,11 +385,10 @@ class Scheduler:
             return
         try:
             ended = lane.pick(logits) if greedy is None else lane.accept_greedy(greedy)
+            if ended is not None:
+                self._finish_lane(lane, ended)
         except Exception as error:
             self._fail(lane.running, error)
-            return
-        if ended is not None:
-            self._finish_lane(lane, ended)
 
     def _read_chunk(self) -> None:
         """Read one chunk of one reading; readings take turns. Such a pass adds nothing, and no monitor sees it."""
@@ -427,11 +449,22 @@ class Scheduler:
         if lane in self._solo:
             self._solo.remove(lane)
         if lane in self._rows:
-            row = self._rows.index(lane)
-            assert self._batch is not None
+            self._leave_batch(self._rows.index(lane))
+
+    def _leave_batch(self, row: int) -> None:
+        assert self._batch is not None
+        try:
             self._require_backend().leave(self._batch, row)
-            self._rows[row] = self._rows[-1]
-            self._rows.pop()
+        except Exception as error:
+            # Which row is whose can no longer be said, so the other rows end with it.
+            others = [lane for place, lane in enumerate(self._rows) if place != row]
+            self._batch = None
+            self._rows.clear()
+            for lane in others:
+                self._fail(lane.running, error)
+            return
+        self._rows[row] = self._rows[-1]
+        self._rows.pop()
 
     def _forget(self, running: RunningRequest | Reading[Any]) -> None:
         with self._idle:

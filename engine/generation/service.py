@@ -21,7 +21,7 @@ from engine.generation.embeddings import (
     tokenize,
 )
 from engine.generation.lane import PreparedRequest, RequestHandle
-from engine.generation.prompts import GENERIC_TURN_END, PreparedPrompt, prepare_chat, prepare_text
+from engine.generation.prompts import GENERIC_TURN_END, PreparedPrompt, prepare_chat, prepare_text, unread_variables
 from engine.generation.reading import Reading, numbered
 from engine.generation.request import ChatInput, Delta, GenerationRequest, TextInput
 from engine.generation.response_format import ResponseFormat
@@ -36,6 +36,7 @@ from engine.generation.scoring import (
 )
 from engine.generation.worker import EngineThread
 from engine.library.repositories.profiles import ProfileRepository
+from engine.library.repositories.saes import SaeRepository
 from engine.models.shelf import LoadedModel, ModelShelf
 from engine.monitor.activation_spec import CaptureLimits, require_one_answer
 from engine.monitor.capture import CapturePlan
@@ -57,6 +58,7 @@ class GenerationService:
         settings: EngineSettings,
         shelf: ModelShelf,
         profiles: ProfileRepository,
+        saes: SaeRepository,
         desk: SteeringDesk,
         scheduler: Scheduler,
         thread: EngineThread,
@@ -64,6 +66,7 @@ class GenerationService:
         self._settings = settings
         self._shelf = shelf
         self._profiles = profiles
+        self._saes = saes
         self._desk = desk
         self._bounds = dial_bounds(settings)
         self._scheduler = scheduler
@@ -93,10 +96,12 @@ class GenerationService:
                 )
         notes: tuple[str, ...] = ()
         own_stops: tuple[str, ...] = ()
+        unread: tuple[str, ...] = ()
         if isinstance(request.input, ChatInput):
             prompt, chat_notes, continues = prepare_chat(tokenizer, request.input)
             prompts = [prompt]
             notes = tuple(chat_notes)
+            unread = unread_variables(tokenizer, request.input.template_kwargs)
             own_stops = () if tokenizer.has_chat_template else (GENERIC_TURN_END,)
         else:
             prompts = prepare_text(tokenizer, request.input)
@@ -126,6 +131,7 @@ class GenerationService:
             capture,
             own_stops,
             notes,
+            unread,
             constraint,
         )
 
@@ -237,7 +243,7 @@ class GenerationService:
 
     def _find_profile(self, name: str) -> StoredProfile | None:
         record = self._profiles.by_name(name)
-        return None if record is None else read_stored(record)
+        return None if record is None else read_stored(record, self._saes.feature_count)
 
     def _capture(
         self, request: GenerationRequest, prompts: list[PreparedPrompt], caps: tuple[int, ...]

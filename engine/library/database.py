@@ -36,6 +36,7 @@ log = logging.getLogger(__name__)
 class LibraryStep:
     """What steers, as one transaction. Its repositories are used inside the block that opened it, and no others."""
 
+    saes: SaeRepository
     profiles: ProfileRepository
     circuits: CircuitRepository
     claims: ClaimRepository
@@ -83,7 +84,7 @@ class Library:
         """
         with self._sessions.write() as session:
             one = OneTransaction(session)
-            yield LibraryStep(ProfileRepository(one), CircuitRepository(one), ClaimRepository(one))
+            yield LibraryStep(SaeRepository(one), ProfileRepository(one), CircuitRepository(one), ClaimRepository(one))
 
     def reset_after_restart(self) -> tuple[str, ...]:
         """Put right what no start can be true of: nothing is loaded, attached, active, claimed or being downloaded.

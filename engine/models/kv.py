@@ -80,6 +80,14 @@ class SlabLayer(CacheLayerMixin):
         self.keys[target, :, :length] = self.keys[source, :, :length]
         self.values[target, :, :length] = self.values[source, :, :length]
 
+    def clear(self, row: int, start: int, end: int) -> None:
+        """Forget slots of a row. Masked slots still meet the arithmetic, and 0 × NaN is NaN."""
+        if not self.is_initialized:
+            return
+        assert self.keys is not None and self.values is not None
+        self.keys[row, :, start:end] = 0
+        self.values[row, :, start:end] = 0
+
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         """(key length, offset) of the masks the library would build; ours are given, so this only has to agree."""
         return self._slab.step.end, 0
@@ -177,10 +185,13 @@ class KVSlab(Cache):
     def leave(self, row: int) -> None:
         """Remove ``row``; the last row takes its place."""
         last = len(self.lengths) - 1
-        if row != last:
-            for layer in self.slab_layers:
-                layer.move(last, row, self.lengths[last])
-            self.lengths[row] = self.lengths[last]
+        kept, old = self.lengths[last], self.lengths[row]
+        for layer in self.slab_layers:
+            if row != last:
+                layer.move(last, row, kept)
+                layer.clear(row, kept, old)
+            layer.clear(last, 0, kept)
+        self.lengths[row] = kept
         self.lengths.pop()
 
     def _reserve(self, rows: int, slots: int) -> None:

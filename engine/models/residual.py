@@ -70,6 +70,11 @@ class ResidualHooks:
         for layer in set(layers) - set(self._handles):
             self._handles[layer] = self._blocks[layer].register_forward_hook(self._hook(layer))
 
+    def release(self) -> None:
+        """Take every hook away and let go of the model's blocks."""
+        self.install(())
+        self._blocks = ModuleList()
+
     @property
     def layers(self) -> frozenset[int]:
         """Layers with a hook."""

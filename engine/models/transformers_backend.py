@@ -275,7 +275,7 @@ class TransformersBackend:
 
     def close(self) -> None:
         """Free the weights."""
-        self._hooks.install(())
+        self._hooks.release()
         self._model = None
         gc.collect()
         release_cached_memory(self.device)

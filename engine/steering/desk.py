@@ -118,7 +118,7 @@ class SteeringDesk:
 
     def open(self, stream: Stream) -> None:
         """A model is resident: plans are made for its residual stream from now on."""
-        self._change(lambda state: LiveState(version=state.version, stream=stream), quiet=True)
+        self._change(lambda state: moves.open_for(state, stream), quiet=True)
 
     def close(self) -> None:
         """The model is going: nothing is attached and nothing steers."""

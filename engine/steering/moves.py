@@ -13,6 +13,7 @@ from typing import TypeVar
 from engine.errors import SaeNotAttached
 from engine.saes.attachment import Attachment
 from engine.steering.live import Entry, LiveState, Place, ServingCircuit, ServingProfile
+from engine.steering.plan import Stream
 from engine.steering.strengths import clamp
 from engine.steering.targets import pairs, require_indices
 
@@ -45,6 +46,12 @@ def place_of(attachment: Attachment) -> Place:
 # --- attachments ------------------------------------------------------------------------------------------------------
 
 
+def open_for(state: LiveState, stream: Stream) -> LiveState:
+    """Ready for a model that has come. A profile made active before it keeps its label and steers nothing yet."""
+    profile = None if state.profile is None else replace(state.profile, place=None)
+    return LiveState(version=state.version, stream=stream, profile=profile)
+
+
 def attach(state: LiveState, attachments: Sequence[Attachment]) -> LiveState:
     """With these SAEs attached; one that takes the place of another keeps that one's turn."""
     new = {place_of(each): each for each in attachments}
@@ -53,7 +60,10 @@ def attach(state: LiveState, attachments: Sequence[Attachment]) -> LiveState:
 
 
 def detach(state: LiveState, sae_id: str) -> LiveState:
-    """Without the SAE, on every layer; circuits lose what they steer through it, a profile its place."""
+    """Without the SAE, on every layer; circuits lose what they steer through it, a profile its place.
+
+    What is left of a circuit has not the whole one's evidence, so its rung goes too.
+    """
     places = {place_of(each) for each in state.attachments if each.sae_id == sae_id}
     profile = state.profile
     if profile is not None and profile.place in places:
@@ -63,8 +73,14 @@ def detach(state: LiveState, sae_id: str) -> LiveState:
         attachments=tuple(each for each in state.attachments if each.sae_id != sae_id),
         entries=_without(state.entries, places),
         profile=profile,
-        circuits=tuple(replace(one, authored=_without(one.authored, places)) for one in state.circuits),
+        circuits=tuple(_partly_without(one, places) for one in state.circuits),
     )
+
+
+def _partly_without(circuit: ServingCircuit, places: set[Place]) -> ServingCircuit:
+    if not places & circuit.authored.keys():
+        return circuit
+    return replace(circuit, authored=_without(circuit.authored, places), rung=None)
 
 
 # --- hand-set values --------------------------------------------------------------------------------------------------

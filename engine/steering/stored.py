@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from engine.config import EngineSettings
@@ -32,9 +32,18 @@ class StoredProfile:
     reference: SaeReference
 
 
-def read_stored(record: ProfileRecord) -> StoredProfile:
-    """What ``record`` steers and where. A document that can no longer be read is logged; the row's own fields stand."""
-    reference = SaeReference(sae_id=record.sae_id, layer=record.layer)
+FeatureCount = Callable[[str], int | None]
+"""How many features the SAE of that id has; None for one that is not in the library."""
+
+
+def read_stored(record: ProfileRecord, features_of: FeatureCount = lambda sae_id: None) -> StoredProfile:
+    """What ``record`` steers and where. A document that can no longer be read is logged; the row's own fields stand.
+
+    ``features_of`` gives a hand-made profile the feature count of the SAE it names, so that an index never means a
+    feature of an SAE of another size.
+    """
+    named = None if record.sae_id is None else features_of(record.sae_id)
+    reference = SaeReference(sae_id=record.sae_id, layer=record.layer, n_features=named)
     declared: Range | None = None
     document = stored_document(record)
     if document is not None:

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from quart import request
 
 from engine.errors import FieldNotHonoured, InvalidParameter, MillmError, ModelNotLoaded
+from engine.generation.lane import PreparedRequest
 from engine.library.records import ModelRecord
 from engine.models.names import check_generative
 from server import fields, headers
@@ -45,7 +46,8 @@ def apply_policy(
         unused: Those of them this very request has no use for.
     """
     strict = headers.strict_flag(request.headers.getlist(headers.STRICT))
-    check_generative(record)
+    if endpoint is not Endpoint.EMBEDDINGS:
+        check_generative(record)
     found = fields.judge(endpoint, body, declared, unused, model=record.name, engine=record.engine.value)
     if strict:
         fields.refuse_unused(found)
@@ -54,6 +56,25 @@ def apply_policy(
         shown = headers.string_list(found, context.settings.IGNORED_FIELDS_HEADER_MAX_BYTES)
         log.warning("request_fields_unused endpoint=%s fields=%s", endpoint.name.lower(), shown)
     _refuse_later_headers()
+    return found
+
+
+def with_unread_variables(
+    unused: tuple[str, ...], body: Mapping[str, Any], prepared: PreparedRequest
+) -> tuple[str, ...]:
+    """``unused`` and the template variables that the model's template never reads, by the field they came in.
+
+    Known only with the model at hand; under ``X-miLLM-Strict`` they are refused like every other unused field.
+    """
+    if not prepared.unread_variables:
+        return unused
+    more = tuple(
+        name if name == "enable_thinking" and name in body else f"chat_template_kwargs.{name}"
+        for name in prepared.unread_variables
+    )
+    found = tuple(dict.fromkeys((*unused, *more)))
+    if headers.strict_flag(request.headers.getlist(headers.STRICT)):
+        fields.refuse_unused(found)
     return found
 
 
@@ -83,7 +104,9 @@ def _refuse_later_headers() -> None:
 async def on_resident(context: ServerContext, model: str, prepare: Callable[[], Awaitable[T]]) -> T:
     """Load ``model`` where needed, then ``prepare`` the request for it."""
     for attempt in range(LOAD_ATTEMPTS):
-        await context.load(lambda: context.engine.loader.ensure(model))
+        resident = context.engine.shelf.resident
+        if resident is None or resident.record.name != model:
+            await context.load(lambda: context.engine.loader.ensure(model))
         try:
             return await prepare()
         except ModelNotLoaded:

@@ -10,8 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict
 from quart import Response, request
 
 from engine.generation.embeddings import Embedded, EmbeddingRequest, Pooling, PreparedEmbeddings
-from engine.steering.report import NO_STEERING
-from server import headers, sse
+from server import sse
 from server.body import parse_object, read_body, refuse_non_json_numbers, validate
 from server.context import ServerContext
 from server.fields import Endpoint
@@ -105,7 +104,6 @@ async def answer(context: ServerContext) -> Response:
         200,
         {
             **common_headers(context, BACKEND, None, unused, ()),
-            headers.STEERING: NO_STEERING.text(),
             "Content-Type": "application/json",
         },
     )

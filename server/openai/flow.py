@@ -35,7 +35,7 @@ from server.context import ServerContext
 from server.errors import GENERIC_MESSAGE, stream_error_event
 from server.exchanges import current_exchange
 from server.openai import scoring
-from server.openai.admission import apply_policy, common_headers, on_resident
+from server.openai.admission import apply_policy, common_headers, on_resident, with_unread_variables
 from server.openai.dialect import Dialect
 from server.openai.formatting import millm_json, new_id, system_fingerprint, usage_json
 from server.openai.running import GenerationInterrupted, Running
@@ -54,12 +54,26 @@ GENERATION = "generation"
 """The mode of an answer that is written; see ``scoring`` for the other."""
 
 
-async def answer(context: ServerContext, dialect: Dialect) -> Response:
-    """Answer the current request."""
-    raw = await read_body(request, context.settings.MAX_BODY_BYTES)
+LARGE_BODY_BYTES = 256 * 1024
+"""A body from which on it is read off the loop."""
+
+
+def _read(dialect: Dialect, raw: bytes) -> tuple[dict[str, Any], Parsed]:
+    """The body as an object and as what it asks for."""
     body = parse_object(raw)
     parsed = dialect.parse(body)
     refuse_non_json_numbers(raw)
+    return body, parsed
+
+
+async def answer(context: ServerContext, dialect: Dialect) -> Response:
+    """Answer the current request."""
+    raw = await read_body(request, context.settings.MAX_BODY_BYTES)
+    if len(raw) > LARGE_BODY_BYTES:
+        # Megabytes of JSON take seconds to check, and every other stream would stand still meanwhile.
+        body, parsed = await context.quick(lambda: _read(dialect, raw))
+    else:
+        body, parsed = _read(dialect, raw)
     record = await context.quick(lambda: context.engine.shelf.resolve(parsed.generation.model))
     unused = apply_policy(context, dialect.endpoint, body, dialect.declared(), parsed.unused, record)
     asked = parsed.generation if parsed.response_format is None else await context.quick(parsed.constrained)
@@ -67,6 +81,7 @@ async def answer(context: ServerContext, dialect: Dialect) -> Response:
     if parsed.scoring is not None:
         return await scoring.answer(context, dialect, parsed, parsed.scoring, record, unused)
     prepared = await _prepare(context, replace(asked, model=record.name))
+    unused = with_unread_variables(unused, body, prepared)
     running = Running(context.engine.generation, prepared, current_exchange())
     started = await running.started()
     head = _Head(dialect, parsed, prepared, started.backend)

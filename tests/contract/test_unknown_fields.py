@@ -102,3 +102,12 @@ def test_a_refusal_never_loads_the_named_model(
     assert engine.shelf.resident is not None
     assert engine.shelf.resident.record.name == "tiny-llama"
     assert engine.shelf.loading is None
+
+
+def test_a_variable_the_template_never_reads_is_named(live: Live) -> None:
+    response = live.chat(foo=1, chat_template_kwargs={"nonsense": 1}, enable_thinking=False)
+    assert response.headers[IGNORED] == '"foo", "chat_template_kwargs.nonsense", "enable_thinking"'
+    refused = live.chat(chat_template_kwargs={"nonsense": 1}, headers={"X-miLLM-Strict": "true"})
+    assert refused.status_code == 400
+    assert refused.json()["error"]["code"] == "unused_fields_refused"
+    assert refused.json()["error"]["param"] == "chat_template_kwargs.nonsense"

@@ -57,11 +57,31 @@ def usable_place(path: Path) -> Path:
     return Path(os.path.realpath(path.parent)) / path.name
 
 
+RESERVED = frozenset(
+    [
+        "attach-set",
+        "attach-sets",
+        "attachment",
+        "attachments",
+        "download",
+        "import",
+        "monitoring",
+        "preview",
+        "steering",
+    ]
+)
+"""Ids that would hide an SAE behind a route of the management API."""
+
+
 def checked_id(sae_id: str) -> str:
     """An id that a person chose. Raises :class:`InvalidParameter` also for a leading dot: such folders are hidden."""
     if check_sae_id(sae_id).startswith("."):
         raise InvalidParameter(
             f"The SAE id {sae_id!r} begins with a dot.", param="sae_id", remedy="Begin it with a letter or a digit."
+        )
+    if sae_id.lower() in RESERVED:
+        raise InvalidParameter(
+            f"The SAE id {sae_id!r} is a word of the API's own paths.", param="sae_id", remedy="Choose another id."
         )
     return sae_id
 

@@ -76,7 +76,7 @@ def require_sae(stored: StoredProfile, attached: Sequence[AttachedSae]) -> Bindi
 
 def put_in_force(change: Change, record: ProfileRecord) -> InForce:
     """Make a profile the active one, at the SAE it belongs to; a cluster meets its SAE here. Raises as above."""
-    stored = read_stored(record)
+    stored = read_stored(record, change.step.saes.feature_count)
     attached = change.draft.state.attached
     binding = require_sae(stored, attached)
     place = None if binding.sae is None else (binding.sae.sae_id, binding.sae.layer)

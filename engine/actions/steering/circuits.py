@@ -192,6 +192,9 @@ class CircuitActions(SteeringActions):
             record = require_circuit(change.step.circuits, circuit_id)
             released = change.step.claims.release(circuit_id)
             mark_composed(change)
+            if released:
+                # Others may steer the same layers now and nobody will be asked, so no evidence is claimed for it.
+                change.desk.mark_composed({circuit_id: True})
         warnings: tuple[str, ...] = ()
         if released and record.is_active:
             warnings = (f"'{record.name}' goes on steering; another circuit may now claim the same layers.",)

@@ -21,11 +21,9 @@ def end_what_lost_its_place(
     state = desk.state
     if state.profile is not None and state.profile.place is None and state.profile.authored:
         _end(profiles.deactivate, state.profile.profile_id)
-    claimed: dict[str, set[int]] = {}
-    for claim in library.claims.live():
-        claimed.setdefault(claim.circuit_id, set()).add(claim.layer)
     for one in state.circuits:
-        if {layer for _, layer in one.authored} != claimed.get(one.circuit_id, set()):
+        record = library.circuits.get(one.circuit_id)
+        if record is not None and {layer for _, layer in one.authored} != set(record.layers):
             _end(circuits.deactivate, one.circuit_id)
 
 

@@ -15,7 +15,7 @@ from engine.library.errors import SaeAlreadyExists, SaeNotFound
 from engine.library.records import NewSae, SaeRecord, SaeStatus
 from engine.library.repositories import is_storable
 from engine.library.repositories.values import check_verbatim, check_whole, columns, refuse_unknown
-from engine.library.sessions import Sessions
+from engine.library.sessions import Transactions
 from engine.library.tables import SaeRow, utc_now
 
 INTERRUPTED = "The download was interrupted when the program ended."
@@ -30,7 +30,7 @@ SaeRecords = list[SaeRecord]
 class SaeRepository:
     """Reads and writes SAEs. A missing row is None when asked for and :class:`SaeNotFound` when changed."""
 
-    def __init__(self, sessions: Sessions) -> None:
+    def __init__(self, sessions: Transactions) -> None:
         self._sessions = sessions
 
     def add(self, new: NewSae, *, replace_failed: bool = False) -> SaeRecord:
@@ -61,6 +61,11 @@ class SaeRepository:
         with self._sessions.read() as session:
             row = session.get(SaeRow, sae_id)
             return None if row is None else _record(row)
+
+    def feature_count(self, sae_id: str) -> int | None:
+        """How many features that SAE has; None for one that is not here."""
+        record = self.get(sae_id)
+        return None if record is None else record.d_sae
 
     def by_files_hash(self, files_sha256: str) -> SaeRecord | None:
         """The oldest usable SAE (``cached`` or ``attached``) made from exactly these files, or None."""

@@ -16,6 +16,7 @@ from engine.errors import (
     CheckpointInvalid,
     EngineUnsupported,
     InsufficientMemory,
+    LibraryUnusable,
     LoadCancelled,
     MillmError,
     ModelBusy,
@@ -248,3 +249,40 @@ def test_stopping_ends_what_is_being_written(make_engine: EngineMaker) -> None:
     assert handle.done
     assert deltas[-1].error.code == "request_cancelled"  # type: ignore[attr-defined]
     assert engine.stop(1) is True
+
+
+def test_a_library_that_fails_after_the_load_jams_nothing(
+    make_engine: EngineMaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = make_engine(load=False)
+    (record,) = engine.shelf.list()
+
+    def full(key: str, value: object) -> None:
+        raise LibraryUnusable("the disk is full")
+
+    monkeypatch.setattr(engine.library.state, "set", full)
+    assert engine.loader.load(record.id).result(60).record.id == record.id
+    assert text_of(engine, "tiny-llama")
+    engine.loader.unload().result(60)
+    assert engine.shelf.resident is None
+
+
+def test_a_load_cancelled_while_the_old_model_still_writes_leaves_it_in_place(
+    make_engine: EngineMaker, checkpoint: CheckpointMaker
+) -> None:
+    engine = make_engine()
+    other = import_local_model(engine.library, engine.events, checkpoint("gpt2"))
+    waiting = threading.Event()
+    engine.events.subscribe(
+        lambda e: waiting.set() if isinstance(e, ModelLoadProgress) and e.stage.startswith("Unloading") else None
+    )
+    deltas: list[Delta] = []
+    handle = engine.generation.submit(engine.generation.prepare(long_request("tiny-llama")), deltas.append)
+    future = engine.loader.load(other.id)
+    assert waiting.wait(60)
+    assert engine.loader.cancel()
+    with pytest.raises(LoadCancelled):
+        future.result(60)
+    handle.cancel()
+    assert handle.wait(60)
+    assert text_of(engine, "tiny-llama")

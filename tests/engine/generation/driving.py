@@ -88,6 +88,7 @@ class Driver:
             self.settings,
             shelf,
             library.profiles,
+            library.saes,
             self.desk,
             self.scheduler,
             _NoThread(),  # type: ignore[arg-type]

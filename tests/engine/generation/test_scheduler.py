@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from engine.errors import GenerationFailed, InsufficientMemory, ModelBusy, QueueFull, RequestCancelled
+from engine.errors import GenerationFailed, InsufficientMemory, InvalidParameter, ModelBusy, QueueFull, RequestCancelled
 from engine.generation.request import FinishReason, RequestFinished, Sampling, Started, TextDelta
 from engine.library.database import Library
 from tests.conftest import CheckpointMaker
@@ -333,3 +333,43 @@ def test_a_closed_queue_refuses_with_its_reason(driver: Driver) -> None:
         driver.send("the sea")
     driver.scheduler.open_queue()
     assert driver.alone("the sea").finished is not None
+
+
+def test_how_long_to_stay_away_is_bounded(tiny_checkpoint: Path, library: Library) -> None:
+    driver = Driver(tiny_checkpoint, library, MAX_LANES=1, MAX_PENDING_REQUESTS=1)
+    for seconds, expected in ((None, 5), (1000.0, 60), (0.001, 1), (7.2, 15)):
+        driver.scheduler._hold_times.clear()
+        if seconds is not None:
+            driver.scheduler._hold_times.extend([seconds] * 3)
+        waiting = [driver.send("the sea", max_tokens=2) for _ in range(2)]
+        with pytest.raises(QueueFull) as refusal:
+            driver.send("the sea", max_tokens=2)
+        # Two wait: twice the median hold, in whole seconds, never under 1 nor over 60.
+        assert refusal.value.retry_after == expected
+        for each in waiting:
+            each.handle.cancel()
+        driver.finish()
+
+
+def test_a_request_may_not_ask_for_choices_without_end(driver: Driver) -> None:
+    with pytest.raises(InvalidParameter) as refusal:
+        driver.send(*["x"] * 300, n=4)
+    assert refusal.value.param == "prompt"
+
+
+def test_a_row_that_cannot_be_freed_ends_its_neighbours_and_the_next_one_works(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = driver.alone("the sea").text()
+    answers = [driver.send("the sea"), driver.send("a smile", max_tokens=2)]
+
+    def fail(batch: object, row: int) -> None:
+        raise RuntimeError("the block is broken")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(driver.backend, "leave", fail)
+        driver.tick(6)
+    assert isinstance(answers[0].error, GenerationFailed)
+    assert all(answer.handle.done for answer in answers)
+    assert driver.scheduler.stats().queue_pending == 0
+    assert driver.alone("the sea").text() == expected

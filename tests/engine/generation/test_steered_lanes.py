@@ -19,6 +19,7 @@ from engine.saes.attachment import Attachment
 from engine.saes.config import Architecture, HookKind, SaeConfig, SourceFormat
 from engine.saes.sae import Sae
 from engine.steering.inline import parse_inline
+from engine.steering.live import ServingCircuit
 from engine.steering.plan import Stream
 from engine.steering.request import SteeringRequest
 from tests.conftest import CheckpointMaker
@@ -271,3 +272,40 @@ def test_the_monitor_sees_every_lane_of_a_batch(tiny_checkpoint: Path, library: 
     assert len(seen) == 2
     # The end of the prompt and four tokens fed back: the fifth is written and never read.
     assert sorted(len(positions) for positions in seen.values()) == [5, 5]
+
+
+def test_every_choice_on_solo_lanes_is_steered(tiny_checkpoint: Path, library: Library) -> None:
+    """Choices after the first begin from what the first has read; they are past the first position all the same."""
+    driver = Driver(tiny_checkpoint, library, ENABLE_CONTINUOUS_BATCHING=False)
+    attach(driver, 1)
+    steering = inline("sae-1", f3=9.0)
+    single = driver.alone("the sea", steering=steering).ids()
+    assert single != driver.alone("the sea").ids()
+    answer = driver.alone("the sea", steering=steering, n=3)
+    assert [answer.ids(i) for i in range(3)] == [single] * 3
+
+
+def test_the_monitor_sees_every_choice_of_a_prompt(tiny_checkpoint: Path, library: Library) -> None:
+    driver = Driver(tiny_checkpoint, library)
+    attach(driver, 1)
+    driver.monitor.configure(enabled=True, top_k=3, history_size=1000)
+    tokens = len(driver.backend.tokenizer.encode("the sea", True))
+    driver.alone("the sea", n=2, max_tokens=4)
+    places = sorted(record.token_position for record in driver.monitor.history(limit=1000))
+    # The end of the prompt once, then three tokens fed back by each of the two choices.
+    assert places == [tokens - 1, *[place for place in range(tokens, tokens + 3) for _ in range(2)]]
+
+
+def test_an_answer_whose_steering_changed_claims_no_evidence(tiny_checkpoint: Path, library: Library) -> None:
+    driver = Driver(tiny_checkpoint, library)
+    attach(driver, 1)
+    circuit = ServingCircuit("circ_1", "c", {("sae-1", 1): {3: 9.0}}, 1.0, 2)
+    answer = driver.send("the sea", max_tokens=20)
+    driver.tick(6)
+    driver.desk.serve_circuit(circuit)
+    driver.finish()
+    assert answer.finished is not None
+    assert answer.finished.rung is None
+    whole = driver.alone("the sea", max_tokens=20)
+    assert whole.finished is not None
+    assert whole.finished.rung == 2

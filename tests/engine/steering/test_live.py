@@ -92,10 +92,13 @@ def test_no_rung_for_a_circuit_that_is_not_whole() -> None:
     assert desk.live_plan.rung == 2
 
 
-def test_a_member_layer_that_was_detached_is_not_missed() -> None:
+def test_what_is_left_of_a_circuit_claims_nothing() -> None:
+    """The evidence is the whole circuit's; with a layer's SAE detached nobody has measured what remains."""
     desk = desk_with(ONE)
-    desk.detach("a")
     assert desk.live_plan.rung == 2
+    desk.detach("a")
+    assert not desk.live_plan.is_empty
+    assert desk.live_plan.rung is None
     desk.detach("b")
     assert desk.live_plan.rung is None
 

@@ -1,0 +1,75 @@
+"""The slab itself: what a leaver leaves behind, and that a closed backend lets go of its weights."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from pathlib import Path
+
+import pytest
+import torch
+
+from engine.models.devices import Placement
+from engine.models.kv import KVSlab
+from engine.models.transformers_backend import TransformersBackend
+
+CPU32 = Placement(torch.device("cpu"), torch.float32, "test")
+
+
+def no_report(share: float, stage: str) -> None:
+    """A load nobody watches."""
+
+
+def test_a_leavers_broken_numbers_reach_nobody(tiny_checkpoint: Path) -> None:
+    """Masked slots still enter the arithmetic, and 0 × NaN is NaN: a freed slot must hold none."""
+    backend = TransformersBackend.load(tiny_checkpoint, CPU32, no_report)
+    ids = [5, 91, 23, 77, 140, 8, 61, 200, 31, 12]
+    batch = backend.new_batch()
+    for length in (8, 9, 3):
+        store = backend.new_store()
+        backend.extend(store, ids[:length])
+        backend.join(batch, store)
+    assert isinstance(batch, KVSlab)
+    with torch.inference_mode():
+        for layer in batch.slab_layers:
+            assert layer.keys is not None
+            assert layer.values is not None
+            layer.keys[0, :, :8] = float("nan")
+            layer.values[0, :, :8] = float("nan")
+    backend.leave(batch, 0)
+    short = backend.new_store()
+    backend.extend(short, ids[:2])
+    backend.join(batch, short)
+    logits = backend.decode(batch, [1, 2, 3])
+    assert bool(torch.isfinite(logits).all())
+    assert batch.lengths == [4, 10, 3]
+
+
+def test_a_closed_backend_lets_go_of_its_weights(tiny_checkpoint: Path) -> None:
+    backend = TransformersBackend.load(tiny_checkpoint, CPU32, no_report)
+    backend.watch_layers([1])
+    gone = [weakref.ref(parameter) for parameter in backend._model.parameters()]
+    assert len(gone) > 20
+    backend.close()
+    gc.collect()
+    assert [ref for ref in gone if ref() is not None] == []
+
+
+@pytest.mark.parametrize("row", [0, 1, 2])
+def test_rows_stay_whole_when_one_leaves(row: int, tiny_checkpoint: Path) -> None:
+    backend = TransformersBackend.load(tiny_checkpoint, CPU32, no_report)
+    ids = [5, 91, 23, 77, 140, 8, 61]
+    batch = backend.new_batch()
+    alone = {}
+    for length in (2, 6, 4):
+        store = backend.new_store()
+        backend.extend(store, ids[:length])
+        backend.join(batch, store)
+        alone[length] = backend.extend(store, [9])
+    lengths = [2, 6, 4]
+    backend.leave(batch, row)
+    lengths[row] = lengths[-1]
+    lengths.pop()
+    logits = backend.decode(batch, [9, 9])
+    for place, length in enumerate(lengths):
+        assert torch.allclose(logits[place], alone[length], atol=1e-5)
