@@ -98,6 +98,7 @@ class MainWindow(QMainWindow):
         self.navigation.wanted.connect(self.show_page)
         self.home.conversation_wanted.connect(self._open_conversation)
         self.home.chat_wanted.connect(lambda: self.show_page(CHAT))
+        self.home.steering_wanted.connect(lambda: self.show_page(STEERING))
         self.chat.home_wanted.connect(lambda: self.show_page(HOME))
         self.steering.home_wanted.connect(lambda: self.show_page(HOME))
         self.bar.steering_wanted.connect(self.hand.switch_all)

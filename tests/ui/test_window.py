@@ -14,7 +14,7 @@ from tests.ui.conftest import StageMaker
 from tests.ui.look import until
 from tests.ui.stage import Stage, open_stage
 from ui import theme
-from ui.main_window import CHAT, GEOMETRY_KEY, HOME
+from ui.main_window import CHAT, GEOMETRY_KEY, HOME, STEERING
 
 
 @pytest.fixture
@@ -50,6 +50,16 @@ def test_keys_lead_everywhere(qtbot: QtBot, stage: Stage) -> None:
     assert window.chat.composer.field.hasFocus()
     qtbot.keyClick(window, Qt.Key.Key_Escape)
     assert window.isVisible()
+
+
+def test_the_first_steps_lead_to_their_pages(qtbot: QtBot, stage: Stage) -> None:
+    window = stage.window
+    steps = window.home.steps
+    for button, page in ((steps.chat_button, CHAT), (steps.steering_button, STEERING)):
+        window.show_page(HOME)
+        qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
+        assert window.stack.currentIndex() == page
+        assert window.navigation.button(page).isChecked()
 
 
 def test_shift_enter_breaks_the_line_and_enter_alone_does_not(qtbot: QtBot, stage: Stage) -> None:

@@ -46,6 +46,7 @@ class HomePage(QScrollArea):
     """Joins the three cards to the engine and the server."""
 
     chat_wanted = Signal()
+    steering_wanted = Signal()
     conversation_wanted = Signal(int)
 
     def __init__(self, services: AppServices, bridge: Bridge) -> None:
@@ -71,6 +72,7 @@ class HomePage(QScrollArea):
         self.server.start.connect(self._start_server)
         self.server.stop.connect(self._stop_server)
         self.steps.chat.connect(self.chat_wanted)
+        self.steps.steering.connect(self.steering_wanted)
         self.recent.opened.connect(self.conversation_wanted)
         self._pulse = QTimer(self)
         self._pulse.setInterval(TRAFFIC_MS)

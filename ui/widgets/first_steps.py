@@ -35,10 +35,12 @@ class FirstSteps(Card):
     """Three steps; the snippet is filled with the real address and model once there are any."""
 
     chat = Signal()
+    steering = Signal()
 
     def __init__(self) -> None:
         super().__init__("What to do first")
         self.chat_button = Button("Open the chat", "plain", "chat", self.chat.emit)
+        self.steering_button = Button("Open the dials", "plain", "dials", self.steering.emit)
         self.hint = label("", "small", wrap=True)
         self.code = CodeText()
         self.copy = CopyButton(self.code.toPlainText, "Copy the snippet")
@@ -66,15 +68,16 @@ class FirstSteps(Card):
         inside.addWidget(self.copy, 0, Qt.AlignmentFlag.AlignTop)
         box.setLayout(inside)
         two.body.addWidget(box)
-        three = Step(3, "What comes next")
+        three = Step(3, "Steer it")
         three.body.addWidget(
             label(
-                "This program is being built to steer: to turn single features of the model up and down and watch what "
-                "changes. That is not in this version yet; the chat and the server are.",
+                "Attach an SAE, turn single features of the model up and down, and watch what changes. Each answer "
+                "says what was added.",
                 "muted",
                 wrap=True,
             )
         )
+        three.body.addLayout(line(self.steering_button, None))
         left = column(spacing=theme.L)
         left.addWidget(one)
         left.addWidget(three)
