@@ -11,6 +11,7 @@ import json
 import re
 import threading
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -207,6 +208,11 @@ class Tokenizer:
 
     def template_variables(self) -> frozenset[str] | None:
         """Names the chat template reads from outside; None where that cannot be told."""
+        return self._template_variables
+
+    @cached_property
+    def _template_variables(self) -> frozenset[str] | None:
+        # The template never changes, and requests that carry variables ask more than once each.
         import jinja2
         from jinja2 import meta
 
