@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import base64
 import binascii
+from functools import partial
+from typing import Any
 
 from PySide6.QtCore import QByteArray, Qt, Signal, Slot
 from PySide6.QtGui import QCloseEvent, QGuiApplication, QKeySequence, QResizeEvent, QShortcut
@@ -30,6 +32,7 @@ from engine.events import (
 )
 from ui import icons, theme
 from ui.bridge import Bridge
+from ui.frame import CHAT, GROUPS, HOME, STEERING, Frame, PageSpec
 from ui.hand_steering import HandSteering
 from ui.pages.chat import ChatPage
 from ui.pages.home import HomePage
@@ -45,10 +48,6 @@ GEOMETRY_KEY = "window_geometry"
 DEFAULT_SIZE = (1280, 800)
 SLIM_BELOW = 1020
 """Below this window width the navigation shows icons alone."""
-
-HOME, CHAT, STEERING = 0, 1, 2
-GROUPS = (("Talk", (("Home", "home"), ("Chat", "chat"))), ("Steer", (("Steering", "dials"),)))
-"""The navigation: groups of (title, icon), in the order of the page numbers."""
 
 BAR_EVENTS = (
     ModelLoadProgress,
@@ -82,25 +81,20 @@ class MainWindow(QMainWindow):
         foot = "\n".join(f"{name} {version}" for name, version in services.versions.items())
         self.navigation = Navigation("miLLM", foot)
         self.bar = TopBar()
-        self.home = HomePage(services, bridge)
-        self.chat = ChatPage(services.engine, bridge)
         self.hand = HandSteering(services.engine, bridge, self)
-        self.steering = SteeringPage(services.engine, bridge, self.hand)
+        self.frame = Frame(services, bridge, self.hand, self.go, self.say, self.say_error)
         self.stack = QStackedWidget()
-        for page in (self.home, self.chat, self.steering):
-            self.stack.addWidget(page)
-        for group, pages in GROUPS:
+        self._specs: dict[str, PageSpec] = {}
+        self._pages: dict[str, QWidget] = {}
+        self._open: str | None = None
+        for group, specs in GROUPS:
             self.navigation.add_group(group)
-            for title, icon in pages:
-                self.navigation.add_page(title, icon)
+            for spec in specs:
+                self._specs[spec.key] = spec
+                self.navigation.add_page(spec.key, spec.title, spec.icon)
         self._build()
         self._add_shortcuts()
         self.navigation.wanted.connect(self.show_page)
-        self.home.conversation_wanted.connect(self._open_conversation)
-        self.home.chat_wanted.connect(lambda: self.show_page(CHAT))
-        self.home.steering_wanted.connect(lambda: self.show_page(STEERING))
-        self.chat.home_wanted.connect(lambda: self.show_page(HOME))
-        self.steering.home_wanted.connect(lambda: self.show_page(HOME))
         self.bar.steering_wanted.connect(self.hand.switch_all)
         self.hand.settled.connect(self.refresh_bar)
         bridge.event_arrived.connect(self._on_event)
@@ -113,17 +107,55 @@ class MainWindow(QMainWindow):
 
     # --- pages and messages -----------------------------------------------------------------------------------------
 
-    @Slot(int)
-    def show_page(self, number: int) -> None:
-        """Bring a page to the front and put the cursor where its work begins."""
-        self.stack.setCurrentIndex(number)
-        self.navigation.mark(number)
-        if number == CHAT:
-            self.chat.focus_input()
+    @Slot(str)
+    def show_page(self, key: str) -> None:
+        """Bring a page to the front."""
+        self.go(key)
 
-    def _open_conversation(self, conversation_id: int) -> None:
-        self.show_page(CHAT)
-        self.chat.desk.open(conversation_id)
+    def go(self, key: str, **what: Any) -> None:
+        """Bring a page to the front, building it the first time; ``what`` is for its ``arrive``."""
+        page = self.page(key)
+        self._open = key
+        self.stack.setCurrentWidget(page)
+        self.navigation.mark(key)
+        arrive = getattr(page, "arrive", None)
+        if arrive is not None:
+            arrive(**what)
+
+    def page(self, key: str) -> QWidget:
+        """The page called ``key``, built where it was not yet."""
+        page = self._pages.get(key)
+        if page is None:
+            page = self._specs[key].build(self.frame)
+            self._pages[key] = page
+            self.stack.addWidget(page)
+        return page
+
+    @property
+    def open_page(self) -> str | None:
+        """The key of the page in front."""
+        return self._open
+
+    @property
+    def home(self) -> HomePage:
+        """The first page."""
+        page = self.page(HOME)
+        assert isinstance(page, HomePage)
+        return page
+
+    @property
+    def chat(self) -> ChatPage:
+        """The chat."""
+        page = self.page(CHAT)
+        assert isinstance(page, ChatPage)
+        return page
+
+    @property
+    def steering(self) -> SteeringPage:
+        """The dials of single features."""
+        page = self.page(STEERING)
+        assert isinstance(page, SteeringPage)
+        return page
 
     def say(self, words: str, *, lasting: bool = False) -> None:
         """Show a message in the bar."""
@@ -166,9 +198,10 @@ class MainWindow(QMainWindow):
                 self.say(event.error, lasting=True)
         if isinstance(event, BAR_EVENTS):
             self.refresh_bar()
-        self.home.on_event(event)
-        self.chat.on_event(event)
-        self.steering.on_event(event)
+        for page in list(self._pages.values()):
+            heard = getattr(page, "on_event", None)
+            if heard is not None:
+                heard(event)
 
     @Slot(object)
     def _on_failed(self, error: BaseException) -> None:
@@ -183,7 +216,10 @@ class MainWindow(QMainWindow):
             return
         self._closing = True
         self._save_geometry()
-        self.chat.prepare_to_close()
+        for page in self._pages.values():
+            prepare = getattr(page, "prepare_to_close", None)
+            if prepare is not None:
+                prepare()
         self.closed.emit()
         self._services.quit()
 
@@ -222,10 +258,11 @@ class MainWindow(QMainWindow):
         self.setCentralWidget(body)
 
     def _add_shortcuts(self) -> None:
+        for number, key in enumerate(list(self._specs)[:9], start=1):
+            shortcut = QShortcut(QKeySequence(f"Ctrl+{number}"), self)
+            shortcut.setContext(Qt.ShortcutContext.WindowShortcut)
+            shortcut.activated.connect(partial(self.go, key))
         for keys, action in (
-            ("Ctrl+1", lambda: self.show_page(HOME)),
-            ("Ctrl+2", lambda: self.show_page(CHAT)),
-            ("Ctrl+3", lambda: self.show_page(STEERING)),
             ("Ctrl+N", self._new_chat),
             ("Ctrl+L", self._focus_input),
             ("Ctrl+Q", self.close),

@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
 
 from tests.ui.stage import Stage
-from ui.main_window import CHAT
+from ui.frame import CHAT
 from ui.pages.chat import ChatPage
 from ui.widgets.flow_text import FlowText
 from ui.widgets.markdown_view import CodeText

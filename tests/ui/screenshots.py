@@ -31,7 +31,7 @@ from tests.made_saes import make_sae
 from tests.tiny import build_checkpoint
 from tests.ui.stage import Stage, open_stage
 from ui import theme
-from ui.main_window import CHAT, HOME, STEERING
+from ui.frame import CHAT, HOME, STEERING
 from ui.widgets.prompt_inspector import PromptInspector
 
 ROOT = Path(__file__).resolve().parents[2]

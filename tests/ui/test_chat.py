@@ -11,7 +11,7 @@ from tests.conftest import EngineMaker
 from tests.ui.conftest import StageMaker
 from tests.ui.look import answer, chat_of, send, text_of, until
 from tests.ui.stage import Stage
-from ui.main_window import CHAT
+from ui.frame import CHAT
 from ui.pages.chat import ChatPage
 from ui.widgets.prompt_inspector import PromptInspector
 

@@ -12,6 +12,7 @@ from tests.conftest import EngineMaker
 from tests.ui.conftest import StageMaker
 from tests.ui.look import answer, chat_of, send, text_of, until
 from tests.ui.stage import Stage
+from ui.frame import CHAT
 from ui.pages.chat import ChatPage
 
 
@@ -100,7 +101,7 @@ def test_a_title_is_changed_in_its_row(qtbot: QtBot, make_engine: EngineMaker, m
     engine = make_engine(folder=None)
     keep(engine, "Boats", "how do ships float", "they push water away")
     stage = make_stage(engine)
-    stage.window.show_page(1)
+    stage.window.show_page(CHAT)
     chat = stage.window.chat
     open_row(chat, qtbot, "Boats")
     chat.rename_button.click()
@@ -129,7 +130,7 @@ def test_deleting_can_be_undone(qtbot: QtBot, make_engine: EngineMaker, make_sta
     engine = make_engine(folder=None)
     keep(engine, "Boats", "how do ships float", "they push water away", system="be brief")
     stage = make_stage(engine)
-    stage.window.show_page(1)
+    stage.window.show_page(CHAT)
     chat = stage.window.chat
     open_row(chat, qtbot, "Boats")
     qtbot.keyClick(chat.conversations.list, Qt.Key.Key_Delete)

@@ -17,7 +17,7 @@ from tests.made_saes import make_sae
 from tests.ui.conftest import StageMaker
 from tests.ui.look import answer, chat_of, send, until
 from tests.ui.stage import Stage
-from ui.main_window import HOME, STEERING
+from ui.frame import HOME, STEERING
 from ui.widgets.attachment_card import AttachmentCard
 
 PLACE = ("made-sae", 1)
@@ -62,7 +62,7 @@ def test_without_a_model_the_page_shows_the_way(qtbot: QtBot, make_engine: Engin
     assert bar.saes.value.full_text() == "none attached"
     assert not bar.switch.isEnabled()
     page.gate_button.click()
-    assert stage.window.stack.currentIndex() == HOME
+    assert stage.window.open_page == HOME
 
 
 def test_an_sae_is_imported_attached_and_detached(qtbot: QtBot, stage: Stage, tmp_path: Path) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QEvent, QObject, Qt
 from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QApplication, QWidget
 from pytestqt.qtbot import QtBot
 
 from engine.events import ServerStateChanged
@@ -14,7 +15,8 @@ from tests.ui.conftest import StageMaker
 from tests.ui.look import until
 from tests.ui.stage import Stage, open_stage
 from ui import theme
-from ui.main_window import CHAT, GEOMETRY_KEY, HOME, STEERING
+from ui.frame import CHAT, GROUPS, HOME, STEERING
+from ui.main_window import GEOMETRY_KEY
 
 
 @pytest.fixture
@@ -36,13 +38,13 @@ def test_keys_lead_everywhere(qtbot: QtBot, stage: Stage) -> None:
     window = stage.window
     control = Qt.KeyboardModifier.ControlModifier
     qtbot.keyClick(window, Qt.Key.Key_2, control)
-    assert window.stack.currentIndex() == CHAT
+    assert window.open_page == CHAT
     assert window.chat.composer.field.hasFocus()
     qtbot.keyClick(window, Qt.Key.Key_1, control)
-    assert window.stack.currentIndex() == HOME
+    assert window.open_page == HOME
     assert window.navigation.button(HOME).isChecked()
     qtbot.keyClick(window, Qt.Key.Key_L, control)
-    assert window.stack.currentIndex() == CHAT
+    assert window.open_page == CHAT
     window.chat.settings.system.setPlainText("be brief")
     window.chat.settings.system.setFocus()
     qtbot.keyClick(window, Qt.Key.Key_N, control)
@@ -58,7 +60,7 @@ def test_the_first_steps_lead_to_their_pages(qtbot: QtBot, stage: Stage) -> None
     for button, page in ((steps.chat_button, CHAT), (steps.steering_button, STEERING)):
         window.show_page(HOME)
         qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
-        assert window.stack.currentIndex() == page
+        assert window.open_page == page
         assert window.navigation.button(page).isChecked()
 
 
@@ -194,5 +196,35 @@ def test_the_last_conversations_can_be_opened_from_home(
     recent = stage.window.home.recent
     until(qtbot, lambda: len(recent.tiles) == 1 and recent.isVisible())
     recent.tiles[0].click()
-    assert stage.window.stack.currentIndex() == CHAT
+    assert stage.window.open_page == CHAT
     until(qtbot, lambda: [m.content for m in stage.window.chat.session.messages] == ["how do ships float"])
+
+
+class StrayWindows(QObject):
+    """Notes each widget that is shown as a window of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[str] = []
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.Show and isinstance(watched, QWidget) and watched.isWindow():
+            self.seen.append(type(watched).__name__)
+        return False
+
+
+@pytest.mark.parametrize("key", [spec.key for _, specs in GROUPS for spec in specs])
+def test_a_page_built_late_opens_no_window_of_its_own_and_fits(
+    qtbot: QtBot, qapp: QApplication, make_engine: EngineMaker, make_stage: StageMaker, key: str
+) -> None:
+    window = make_stage(make_engine(folder=None)).window
+    window.activateWindow()
+    until(qtbot, window.isActiveWindow)
+    strays = StrayWindows()
+    qapp.installEventFilter(strays)
+    window.show_page(key)
+    qapp.removeEventFilter(strays)
+    assert strays.seen == []
+    assert qapp.activeWindow() is window
+    assert window.navigation.button(key).isChecked()
+    assert window.size().toTuple() == (1280, 800)

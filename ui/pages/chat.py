@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
-from PySide6.QtCore import Signal, Slot
+from PySide6.QtCore import Slot
 
-from engine.engine import Engine
 from engine.errors import InvalidParameter, MillmError
 from engine.events import ConversationsChanged, Event
 from engine.library.records import ConversationRecord
-from ui.bridge import Bridge
 from ui.chat_session import ChatSession, TurnState
 from ui.chat_state import ChatOptions
+from ui.frame import HOME, Frame
 from ui.pages.conversations import ConversationDesk
 from ui.pages.gate import ModelGate
 from ui.pages.options import OptionsKeeper
@@ -31,12 +31,11 @@ _STATES = {
 class ChatPage(ChatFrame):
     """Joins one :class:`ChatSession` at a time to the widgets; one left while writing goes on and saves itself."""
 
-    home_wanted = Signal()
-
-    def __init__(self, engine: Engine, bridge: Bridge) -> None:
+    def __init__(self, frame: Frame) -> None:
         super().__init__()
-        self._engine = engine
-        self._bridge = bridge
+        self._frame = frame
+        self._engine = engine = frame.engine
+        self._bridge = bridge = frame.bridge
         self._sessions: list[ChatSession] = []
         """The one on screen, and those left behind that are still writing or saving."""
         self._session = self._make_session()
@@ -68,7 +67,7 @@ class ChatPage(ChatFrame):
         self.desk.failed.connect(self._say_error)
         self.gate.opened.connect(self._count)
         self.gate.closed.connect(lambda: self._on_counted(None, None, ""))
-        self.gate.home_wanted.connect(self.home_wanted)
+        self.gate.home_wanted.connect(partial(self._frame.go, HOME))
         self.prompts.counted.connect(self._on_counted)
 
     # --- what the window calls --------------------------------------------------------------------------------------
@@ -82,6 +81,12 @@ class ChatPage(ChatFrame):
     def busy(self) -> bool:
         """Whether the conversation on screen is being answered."""
         return self._session.busy
+
+    def arrive(self, conversation: int | None = None) -> None:
+        """Come to the front, with a kept conversation open where one is named."""
+        if conversation is not None:
+            self.desk.open(conversation)
+        self.focus_input()
 
     def new_chat(self) -> None:
         """Start an empty conversation; the one on screen is kept as it is."""

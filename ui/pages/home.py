@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 
-from PySide6.QtCore import QTimer, Signal
+from PySide6.QtCore import QTimer
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QBoxLayout, QFileDialog, QFrame, QScrollArea, QWidget
 
@@ -23,9 +24,9 @@ from engine.events import (
 from engine.library.records import ConversationSummary, ModelRecord
 from engine.models.shelf import LoadedModel
 from ui import theme
-from ui.bridge import Bridge, Inbox
+from ui.bridge import Inbox
+from ui.frame import CHAT, STEERING, Frame
 from ui.ports import free_port_after
-from ui.services import AppServices
 from ui.widgets.basics import Button, Surface, column
 from ui.widgets.first_steps import FirstSteps
 from ui.widgets.model_card import ModelCard
@@ -45,15 +46,12 @@ TALL = 940
 class HomePage(QScrollArea):
     """Joins the three cards to the engine and the server."""
 
-    chat_wanted = Signal()
-    steering_wanted = Signal()
-    conversation_wanted = Signal(int)
-
-    def __init__(self, services: AppServices, bridge: Bridge) -> None:
+    def __init__(self, frame: Frame) -> None:
         super().__init__()
-        self._services = services
-        self._engine = services.engine
-        self._bridge = bridge
+        self._frame = frame
+        self._services = services = frame.services
+        self._engine = frame.engine
+        self._bridge = frame.bridge
         self.setObjectName("page")
         self.setWidgetResizable(True)
         self.setFrameShape(QFrame.Shape.NoFrame)
@@ -71,9 +69,9 @@ class HomePage(QScrollArea):
         self.model.install_demo.connect(self._install_demo)
         self.server.start.connect(self._start_server)
         self.server.stop.connect(self._stop_server)
-        self.steps.chat.connect(self.chat_wanted)
-        self.steps.steering.connect(self.steering_wanted)
-        self.recent.opened.connect(self.conversation_wanted)
+        self.steps.chat.connect(partial(frame.go, CHAT))
+        self.steps.steering.connect(partial(frame.go, STEERING))
+        self.recent.opened.connect(self._open_conversation)
         self._pulse = QTimer(self)
         self._pulse.setInterval(TRAFFIC_MS)
         self._pulse.timeout.connect(self._refresh_traffic)
@@ -100,6 +98,9 @@ class HomePage(QScrollArea):
                 self._refresh_server()
             case ConversationsChanged():
                 self._refresh_recent()
+
+    def _open_conversation(self, conversation_id: int) -> None:
+        self._frame.go(CHAT, conversation=conversation_id)
 
     # --- models -----------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from datetime import date
 from functools import partial
 from pathlib import Path
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import Qt
 from PySide6.QtGui import QKeySequence, QResizeEvent, QShortcut
 from PySide6.QtWidgets import QBoxLayout, QFileDialog, QFrame, QScrollArea, QWidget
 
@@ -27,8 +27,7 @@ from engine.library.records import FeatureLabel, SaeRecord
 from engine.saes.attachment import Attachment
 from engine.steering.live import LiveState, Place
 from ui import theme
-from ui.bridge import Bridge
-from ui.hand_steering import HandSteering
+from ui.frame import HOME, Frame
 from ui.steering_words import place_words
 from ui.widgets.attachment_card import AttachmentCard
 from ui.widgets.basics import Button, Card, Surface, column, label, line
@@ -65,13 +64,11 @@ Known = tuple[dict[int, FeatureLabel], dict[int, float], float | None]
 class SteeringPage(QScrollArea):
     """Joins the cards to the engine; what steers is read from the desk, never kept here."""
 
-    home_wanted = Signal()
-
-    def __init__(self, engine: Engine, bridge: Bridge, hand: HandSteering) -> None:
+    def __init__(self, frame: Frame) -> None:
         super().__init__()
-        self._engine = engine
-        self._bridge = bridge
-        self._hand = hand
+        self._engine = frame.engine
+        self._bridge = frame.bridge
+        self._hand = hand = frame.hand
         self.setObjectName("page")
         self.setWidgetResizable(True)
         self.setFrameShape(QFrame.Shape.NoFrame)
@@ -84,7 +81,7 @@ class SteeringPage(QScrollArea):
         shortcut.activated.connect(self.undo_button.click)
         self.gate = Card()
         self.gate_words = label("", "muted", wrap=True)
-        self.gate_button = Button("Go to Home", "primary", on_click=self.home_wanted.emit)
+        self.gate_button = Button("Go to Home", "primary", on_click=partial(frame.go, HOME))
         self.folder_dialog: QFileDialog | None = None
         self._asked: dict[Place, frozenset[int]] = {}
         self._build()

@@ -263,10 +263,11 @@ class Notice(QFrame):
         self._words.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
         self._actions = line()
         self._close = IconButton("close", "Dismiss", self.hide, colour="text")
-        self._close.setVisible(closable)
         layout = line(self._icon, self._words, self._actions, self._close, spacing=theme.M - 2)
         layout.setContentsMargins(theme.M, theme.S, theme.S, theme.S)
         self.setLayout(layout)
+        # Only now that it has a parent: a widget shown without one is a window of its own and takes the keys.
+        self._close.setVisible(closable)
         self._tone = "bad"
         theme.current().changed.connect(self._redraw)
         self.hide()

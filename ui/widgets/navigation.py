@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from PySide6.QtCore import QSize, Signal, Slot
 from PySide6.QtWidgets import QButtonGroup, QLabel
 
@@ -13,9 +15,9 @@ SLIM = 60
 
 
 class Navigation(Surface):
-    """Says which page is wanted; pages are numbered in the order they are added."""
+    """Says which page is wanted; pages go by their key."""
 
-    wanted = Signal(int)
+    wanted = Signal(str)
 
     def __init__(self, program: str, foot: str) -> None:
         super().__init__("rail")
@@ -24,12 +26,11 @@ class Navigation(Surface):
         self._mark = QLabel()
         self._mark.setFixedSize(26, 26)
         self._foot = label(foot, "caption", wrap=True)
-        self._buttons: list[Button] = []
-        self._titles: list[str] = []
+        self._buttons: dict[str, Button] = {}
+        self._titles: dict[str, str] = {}
         self._groups: list[QLabel] = []
         self._choice = QButtonGroup(self)
         self._choice.setExclusive(True)
-        self._choice.idClicked.connect(self.wanted)
         self._pages = column(spacing=theme.XS - 1)
         layout = column(spacing=theme.S, margins=(theme.M, theme.M + 2, theme.M, theme.M))
         layout.addLayout(line(self._mark, self._program, None))
@@ -49,25 +50,29 @@ class Navigation(Surface):
         self._groups.append(head)
         self._pages.addWidget(head)
 
-    def add_page(self, title: str, icon: str) -> None:
-        """Add a page to the group begun last."""
-        number = len(self._buttons)
+    def add_page(self, key: str, title: str, icon: str) -> None:
+        """Add a page to the group begun last. The first nine have a shortcut."""
+        number = len(self._buttons) + 1
         button = Button(title, "nav", icon)
         button.setText(f"  {title}")
         button.setCheckable(True)
-        button.setToolTip(f"{title} (Ctrl+{number + 1})")
-        self._choice.addButton(button, number)
-        self._buttons.append(button)
-        self._titles.append(title)
+        button.setToolTip(f"{title} (Ctrl+{number})" if number <= 9 else title)
+        button.clicked.connect(partial(self._clicked, key))
+        self._choice.addButton(button)
+        self._buttons[key] = button
+        self._titles[key] = title
         self._pages.addWidget(button)
 
-    def button(self, number: int) -> Button:
-        """The button of a page."""
-        return self._buttons[number]
+    def _clicked(self, key: str, _checked: bool = False) -> None:
+        self.wanted.emit(key)
 
-    def mark(self, number: int) -> None:
+    def button(self, key: str) -> Button:
+        """The button of a page."""
+        return self._buttons[key]
+
+    def mark(self, key: str) -> None:
         """Show which page is open."""
-        self._buttons[number].setChecked(True)
+        self._buttons[key].setChecked(True)
         self._redraw()
 
     def set_slim(self, slim: bool) -> None:
@@ -78,15 +83,15 @@ class Navigation(Surface):
         self.setFixedWidth(SLIM if slim else WIDE)
         for part in (self._program, self._foot, *self._groups):
             part.setVisible(not slim)
-        for button, title in zip(self._buttons, self._titles, strict=True):
-            button.setText("" if slim else f"  {title}")
+        for key, button in self._buttons.items():
+            button.setText("" if slim else f"  {self._titles[key]}")
             set_property(button, "slim", slim)
 
     @Slot()
     def _redraw(self) -> None:
         look = theme.current()
         self._mark.setPixmap(look.icon("mark", "accent", 26).pixmap(QSize(26, 26), self.devicePixelRatioF()))
-        for button in self._buttons:
+        for button in self._buttons.values():
             button.set_icon(button.icon_name, "on_accent_soft" if button.isChecked() else "muted")
 
     def sizeHint(self) -> QSize:

@@ -1,0 +1,96 @@
+"""What a page is to the window, and which pages there are.
+
+A page is a widget built from a :class:`Frame`, the first time it is shown. It may have ``on_event(event)``, called on
+the GUI thread for each engine event from then on, and ``arrive(**what)``, called each time it comes to the front with
+what the caller of :attr:`Frame.go` said. A page reads the engine's state when it is built, so it needs no events from
+before.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from PySide6.QtWidgets import QWidget
+
+from engine.engine import Engine
+from ui.bridge import Bridge
+from ui.hand_steering import HandSteering
+from ui.services import AppServices
+
+HOME = "home"
+CHAT = "chat"
+STEERING = "steering"
+PROFILES = "profiles"
+CLUSTERS = "clusters"
+CIRCUITS = "circuits"
+SWEEP = "sweep"
+FEATURES = "features"
+MONITOR = "monitor"
+MODELS = "models"
+SAES = "saes"
+SERVER = "server"
+SETTINGS = "settings"
+
+
+class Go(Protocol):
+    """Brings a page to the front; ``what`` is handed to its ``arrive``."""
+
+    def __call__(self, key: str, **what: Any) -> None:
+        """Show the page called ``key``."""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What a page may ask of the window around it.
+
+    Attributes:
+        go: Shows another page.
+        say: Shows a message in the bar (``lasting=True``: until something else is said).
+        say_error: Shows an error in the bar.
+    """
+
+    services: AppServices
+    bridge: Bridge
+    hand: HandSteering
+    go: Go
+    say: Callable[..., None]
+    say_error: Callable[[BaseException], None]
+
+    @property
+    def engine(self) -> Engine:
+        """The engine behind the window."""
+        return self.services.engine
+
+
+@dataclass(frozen=True)
+class PageSpec:
+    """A page of the navigation. ``factory`` is ``module:class``, imported when the page is first shown."""
+
+    key: str
+    title: str
+    icon: str
+    factory: str
+
+    def build(self, frame: Frame) -> QWidget:
+        """The page itself."""
+        module, _, name = self.factory.partition(":")
+        return getattr(importlib.import_module(module), name)(frame)
+
+
+GROUPS: tuple[tuple[str, tuple[PageSpec, ...]], ...] = (
+    (
+        "Talk",
+        (
+            PageSpec(HOME, "Home", "home", "ui.pages.home:HomePage"),
+            PageSpec(CHAT, "Chat", "chat", "ui.pages.chat:ChatPage"),
+        ),
+    ),
+    (
+        "Steer",
+        (PageSpec(STEERING, "Steering", "dials", "ui.pages.steering:SteeringPage"),),
+    ),
+)
+"""The navigation: groups of pages, in order."""
