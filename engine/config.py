@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field
 
 DeviceChoice = Literal["auto", "cpu", "cuda", "mps"]
 DtypeChoice = Literal["auto", "float32", "bfloat16", "float16"]
+KvType = Literal["f16", "f32", "q8_0"]
 AttachDtype = Literal["model", "float32", "bfloat16", "float16"]
 
 
@@ -23,6 +24,13 @@ class EngineSettings(BaseModel):
         description="Number format of the weights. auto: the checkpoint's own on a GPU; float32 on a CPU, unless it "
         "computes bfloat16 natively.",
     )
+    GGUF_CONTEXT_LENGTH: int = Field(
+        32_768, ge=0, le=16_777_216, description="Most tokens of context of a GGUF model; 0: as its file states."
+    )
+    GGUF_KV_CACHE_TYPE: KvType = Field(
+        "f16", description="Format in which a GGUF model keeps what it has read; q8_0 takes half the memory of f16."
+    )
+    GGUF_FLASH_ATTENTION: bool = Field(True, description="Let llama.cpp use flash attention where it can.")
     CPU_THREADS: int = Field(0, ge=0, le=1024, description="Threads for arithmetic; 0 means physical cores minus one.")
     ENABLE_CONTINUOUS_BATCHING: bool = Field(
         True, description="Decode requests together; false gives each its own pass."
@@ -37,7 +45,24 @@ class EngineSettings(BaseModel):
     )
     RETRY_AFTER_MAX_S: int = Field(60, ge=1, description="Most seconds after which to come back to a full queue.")
     PREFILL_CHUNK: int = Field(128, ge=1, le=8192, description="Prompt tokens read between two steps of other answers.")
+    PREFIX_CACHE_MB: int = Field(
+        512, ge=0, le=1_000_000, description="Megabytes of read text (KV) kept for prompts that begin alike; 0: none."
+    )
+    KV_MEMORY_MB: int = Field(
+        0,
+        ge=0,
+        le=10_000_000,
+        description="Megabytes of KV that running answers may take, others wait; 0: half of what a loaded model "
+        "leaves free.",
+    )
+    TRANSFORMERS_IDLE_CACHE_RELEASE_S: float = Field(
+        5.0,
+        ge=-1,
+        description="Idle seconds after which unused memory of a GPU goes back to its driver; negative: never.",
+    )
     DEFAULT_MAX_TOKENS: int = Field(1024, ge=1, description="Most tokens written when a request sets no cap.")
+    MAX_DOWNLOAD_WORKERS: int = Field(2, ge=1, le=16, description="Downloads that run at the same time.")
+    HF_HUB_OFFLINE: bool = Field(False, description="Never ask the Hugging Face hub; what is here goes on working.")
     GRACEFUL_UNLOAD_TIMEOUT: float = Field(30.0, ge=0, description="Seconds an unload waits for running requests.")
     MODEL_LOAD_TIMEOUT: float = Field(180.0, gt=0, description="Seconds a request waits for its model to be loaded.")
     STEER_FIRST_POSITION: bool = Field(

@@ -9,13 +9,23 @@ import logging
 import time
 from concurrent.futures import CancelledError
 
+from engine.actions.downloading.models import ModelDownloads
+from engine.actions.downloading.saes import SaeDownloads
+from engine.actions.downloading.workers import Workers
+from engine.actions.experiments import ExperimentActions
 from engine.actions.loading import ModelLoader
 from engine.actions.lock import SteeringLock
+from engine.actions.model_files import FOLDER as MODELS_FOLDER
+from engine.actions.model_files import ModelFolder
+from engine.actions.models import ModelActions
+from engine.actions.saes.actions import FOLDER as SAES_FOLDER
 from engine.actions.saes.actions import SaeActions
 from engine.actions.steering.circuits import CircuitActions
 from engine.actions.steering.clusters import ClusterActions
 from engine.actions.steering.lost import end_what_lost_its_place
 from engine.actions.steering.profiles import ProfileActions
+from engine.actions.sweeping import SweepActions
+from engine.breaker import HUB, CircuitBreaker
 from engine.config import EngineSettings
 from engine.errors import RequestCancelled
 from engine.events import EventBus
@@ -23,6 +33,7 @@ from engine.generation.scheduler import Scheduler
 from engine.generation.service import GenerationService
 from engine.generation.worker import EngineThread
 from engine.library.database import Library
+from engine.models.hub import HubClient
 from engine.models.shelf import ModelShelf
 from engine.monitor.live import LiveMonitor
 from engine.steering.desk import SteeringDesk
@@ -38,22 +49,28 @@ class Engine:
         events: The bus on which changes are announced.
         shelf: Which models there are and which one is resident.
         loader: Loads and unloads them.
+        models: Everything that is done with models: downloads, imports, loads, removals.
+        sae_downloads: Fetches SAEs from the hub.
         saes: Imports, attaches and hand-steers SAEs.
         profiles, clusters, circuits: Manage what steers under a name.
+        sweeps: Runs the same prompts at several intensities.
+        experiments: Keeps comparisons of plain and steered answers.
         desk: What steers live.
         monitor: Reads activations along.
         generation: Prepares and runs requests on the resident one.
+        breakers: What stands between us and remote services, by name.
     """
 
     def __init__(self, settings: EngineSettings, library: Library) -> None:
         self.settings = settings
         self.library = library
         self.events = EventBus()
+        self.breakers = {HUB: CircuitBreaker(HUB)}
         self.shelf = ModelShelf(library.models)
         self.desk = SteeringDesk(self.events)
         self.monitor = LiveMonitor(self.events)
         self._scheduler = Scheduler(settings, self.desk, self.monitor)
-        self._thread = EngineThread(self._scheduler.tick)
+        self._thread = EngineThread(self._scheduler.tick, self._rest, settings.TRANSFORMERS_IDLE_CACHE_RELEASE_S)
         self.generation = GenerationService(
             settings, self.shelf, library.profiles, library.saes, self.desk, self._scheduler, self._thread
         )
@@ -81,18 +98,39 @@ class Engine:
             lock,
             on_detached=self._sae_detached,
             passes_steered=self._passes_steered,
+            before_delete=self._forget_download,
+        )
+        self._workers = Workers(settings.MAX_DOWNLOAD_WORKERS)
+        hub = HubClient(self.breakers[HUB], lambda: settings.HF_HUB_OFFLINE)
+        folder = ModelFolder(library.path.parent / MODELS_FOLDER)
+        downloads = ModelDownloads(library, self.events, hub, folder, self._workers)
+        self.models = ModelActions(library, self.events, self.shelf, self.loader, hub, folder, downloads)
+        self.sae_downloads = SaeDownloads(
+            library, self.events, hub, library.path.parent / SAES_FOLDER, self._workers, self.saes.adopt
         )
         self.profiles = ProfileActions(settings, library, self.desk, self.events, lock)
         self.clusters = ClusterActions(settings, library, self.desk, self.events, lock, self.profiles)
         self.circuits = CircuitActions(settings, library, self.desk, self.events, lock)
+        self.sweeps = SweepActions(self.saes.rooms, self.generation)
+        self.experiments = ExperimentActions(library, self.events)
         self._running = False
 
     def start(self) -> None:
         """Put rows left over from a crash right and start the engine thread. Imports no torch."""
         self.library.reset_after_restart()
         self.saes.sweep()
+        self.models.sweep()
+        self.sae_downloads.sweep()
         self._thread.start()
         self._running = True
+
+    def _rest(self) -> None:
+        """Nothing has been asked for a while: memory that torch only keeps for reuse goes back to the driver."""
+        resident = self.shelf.resident
+        if resident is not None:
+            from engine.models.devices import release_cached_memory
+
+            release_cached_memory(resident.backend.device)
 
     def _release_steering(self) -> None:
         """The model has left memory: nothing is attached or active any more."""
@@ -110,6 +148,9 @@ class Engine:
     def _sae_detached(self, sae_id: str) -> None:
         end_what_lost_its_place(self.library, self.desk, self.profiles, self.circuits)
 
+    def _forget_download(self, sae_id: str) -> None:
+        self.sae_downloads.forget(sae_id)
+
     def _passes_steered(self, layer: int) -> int:
         resident = self.shelf.resident
         return 0 if resident is None else resident.backend.passes_steered(layer)
@@ -126,6 +167,9 @@ class Engine:
         deadline = time.monotonic() + timeout
         ending = RequestCancelled("The program is closing.")
         self.loader.stop()
+        self.sweeps.runs.stop()
+        # Their threads are daemons and what they have fetched is kept, so nobody waits for a socket that hangs.
+        self._workers.stop(0.2)
         self._scheduler.close_queue(ending)
         ended = self._thread.run(lambda: self._scheduler.fail_all(ending))
         try:
@@ -133,5 +177,6 @@ class Engine:
         except TimeoutError:
             # The pass in hand is long; the thread is a daemon and the caller decides about a hard exit.
             return False
+        self.sweeps.runs.wait(max(0.0, deadline - time.monotonic()))
         stopped = self._thread.stop(max(0.0, deadline - time.monotonic()))
         return self.loader.wait(max(0.0, deadline - time.monotonic())) and stopped

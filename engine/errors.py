@@ -183,6 +183,42 @@ class CheckpointInvalid(MillmError):
     code = "checkpoint_invalid"
 
 
+class InvalidLocalPath(CheckpointInvalid):
+    """There is nothing at the path that was to be imported."""
+
+    code = "invalid_local_path"
+
+
+class ModelAlreadyLoaded(MillmError):
+    """The model that was to be loaded is in memory."""
+
+    code = "model_already_loaded"
+
+
+class UnsupportedQuantization(MillmError):
+    """The model cannot be held at that level of precision on this machine."""
+
+    code = "unsupported_quantization"
+
+
+class GpuNotFound(MillmError):
+    """The machine has no such GPU; ``details['gpus']`` lists those it has."""
+
+    code = "gpu_not_found"
+
+
+class SplitNotHonoured(MillmError):
+    """A model was to be spread over several GPUs, which this engine does not do."""
+
+    code = "split_not_honoured"
+
+
+class NothingToCancel(MillmError):
+    """No download and no load of that model or SAE is under way."""
+
+    code = "nothing_to_cancel"
+
+
 # --- SAEs -------------------------------------------------------------------------------------------------------------
 
 
@@ -235,6 +271,42 @@ class ChecksumMismatch(MillmError):
     """A downloaded file is not the one that was expected."""
 
     code = "checksum_mismatch"
+
+
+class DownloadCancelled(MillmError):
+    """A person cancelled the download."""
+
+    code = "download_cancelled"
+
+
+class RepoNotFound(MillmError):
+    """The hub has no such repository, revision or file, or hides it from whoever asks."""
+
+    code = "repo_not_found"
+
+
+class GatedRepo(MillmError):
+    """The repository is there, and its authors give it only to people who asked for it."""
+
+    code = "gated_model_no_token"
+
+
+class InvalidHfToken(MillmError):
+    """The hub refuses the token."""
+
+    code = "invalid_hf_token"
+
+
+class HubUnavailable(MillmError):
+    """The hub cannot be reached, or failed several times in a row and is left alone for a while."""
+
+    code = "hub_unavailable"
+
+
+class HubOffline(MillmError):
+    """The program was told not to use the hub."""
+
+    code = "hub_offline"
 
 
 class SettingsInvalid(MillmError):

@@ -27,6 +27,13 @@ class Event:
         return asdict(self)
 
 
+def _with_error(event: Event) -> dict[str, Any]:
+    """The event's fields, with ``code`` and ``message`` together under ``error``, as they are in an answer."""
+    fields = asdict(event)
+    error = {name: fields.pop(name) for name in ("code", "message")}
+    return {**fields, "error": error}
+
+
 @dataclass(frozen=True)
 class ModelLoadProgress(Event):
     """A load moved on. ``progress`` is 0–100; ``stage`` is a short phrase for a person."""
@@ -58,6 +65,10 @@ class ModelLoadError(Event):
     code: str
     message: str
 
+    def data(self) -> dict[str, Any]:
+        """As :func:`_with_error`."""
+        return _with_error(self)
+
 
 @dataclass(frozen=True)
 class ModelUnloadComplete(Event):
@@ -66,6 +77,43 @@ class ModelUnloadComplete(Event):
     name: ClassVar[str] = "model:unload:complete"
     model_id: int
     model_name: str
+
+
+@dataclass(frozen=True)
+class ModelDownloadProgress(Event):
+    """A download moved on. ``progress`` is 0–100; the sizes are bytes, ``speed_bps`` bytes a second of late."""
+
+    name: ClassVar[str] = "model:download:progress"
+    model_id: int
+    model_name: str
+    progress: float
+    downloaded_bytes: int
+    total_bytes: int
+    speed_bps: float | None
+
+
+@dataclass(frozen=True)
+class ModelDownloadComplete(Event):
+    """A model's files are here, verified, and can be loaded."""
+
+    name: ClassVar[str] = "model:download:complete"
+    model_id: int
+    model_name: str
+
+
+@dataclass(frozen=True)
+class ModelDownloadError(Event):
+    """A download ended without a model; ``code`` is ``download_cancelled`` when a person stopped it."""
+
+    name: ClassVar[str] = "model:download:error"
+    model_id: int
+    model_name: str
+    code: str
+    message: str
+
+    def data(self) -> dict[str, Any]:
+        """As :func:`_with_error`."""
+        return _with_error(self)
 
 
 @dataclass(frozen=True)
@@ -80,6 +128,44 @@ class ConversationsChanged(Event):
     """Saved conversations were added, renamed or removed."""
 
     name: ClassVar[str] = "conversations:changed"
+
+
+@dataclass(frozen=True)
+class ExperimentsChanged(Event):
+    """Saved comparisons were added, renamed or removed."""
+
+    name: ClassVar[str] = "experiments:changed"
+
+
+@dataclass(frozen=True)
+class SweepsChanged(Event):
+    """A sweep of the dial was begun or forgotten."""
+
+    name: ClassVar[str] = "sweeps:changed"
+
+
+@dataclass(frozen=True)
+class SweepProgress(Event):
+    """A sweep moved on: ``done`` of ``total`` answers are there; 0 when it begins. ``base`` is whose dial is turned."""
+
+    name: ClassVar[str] = "sweep:progress"
+    sweep_id: str
+    base: str
+    done: int
+    total: int
+
+
+@dataclass(frozen=True)
+class SweepComplete(Event):
+    """A sweep has ended. ``state`` is complete | cancelled | failed; ``error`` says why where it failed."""
+
+    name: ClassVar[str] = "sweep:complete"
+    sweep_id: str
+    base: str
+    state: str
+    done: int
+    total: int
+    error: str | None = None
 
 
 @dataclass(frozen=True)
@@ -104,6 +190,40 @@ class SaesChanged(Event):
     """Rows of the SAE library, or what is known about their features, were added, changed or removed."""
 
     name: ClassVar[str] = "saes:changed"
+
+
+@dataclass(frozen=True)
+class SaeDownloadProgress(Event):
+    """A download of an SAE moved on; fields as in :class:`ModelDownloadProgress`."""
+
+    name: ClassVar[str] = "sae:download:progress"
+    sae_id: str
+    progress: float
+    downloaded_bytes: int
+    total_bytes: int
+    speed_bps: float | None
+
+
+@dataclass(frozen=True)
+class SaeDownloadComplete(Event):
+    """An SAE's files are here, verified and described."""
+
+    name: ClassVar[str] = "sae:download:complete"
+    sae_id: str
+
+
+@dataclass(frozen=True)
+class SaeDownloadError(Event):
+    """A download ended without an SAE; ``code`` is ``download_cancelled`` when a person stopped it."""
+
+    name: ClassVar[str] = "sae:download:error"
+    sae_id: str
+    code: str
+    message: str
+
+    def data(self) -> dict[str, Any]:
+        """As :func:`_with_error`."""
+        return _with_error(self)
 
 
 @dataclass(frozen=True)
@@ -159,6 +279,45 @@ class ServerStateChanged(Event):
 
 
 @dataclass(frozen=True)
+class RequestRecorded(Event):
+    """A request to the API arrived, or ended. It is published twice under one ``number``; ``status`` is None until the
+    end.
+
+    Holds no text of a prompt or an answer and no field's value: ``ignored_fields`` and ``param`` are places in the
+    body. ``at`` is ISO 8601, UTC. ``side_call`` says what a chat client asked for beside the conversation (``title``,
+    ``tags`` …), None for what a person asked. ``tokens_per_second`` counts from the first token on. ``error`` is a
+    code.
+    ``cut_short``: the client left, or the server stopped, before the last byte.
+    """
+
+    name: ClassVar[str] = "server:request"
+    number: int
+    at: str
+    method: str
+    path: str
+    client: str
+    remote: str
+    status: int | None = None
+    seconds: float | None = None
+    model: str | None = None
+    stream: bool = False
+    side_call: str | None = None
+    backend: str | None = None
+    mode: str | None = None
+    steering: str | None = None
+    rung: int | None = None
+    ignored_fields: tuple[str, ...] = ()
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    seconds_queued: float | None = None
+    seconds_to_first_token: float | None = None
+    tokens_per_second: float | None = None
+    error: str | None = None
+    param: str | None = None
+    cut_short: bool = False
+
+
+@dataclass(frozen=True)
 class MonitoringStateChanged(Event):
     """Live monitoring went on or off, or watches something else.
 
@@ -196,6 +355,25 @@ class ActivationObserved(Event):
     sae_id: str
     layer: int
     features: tuple[FeatureActivation, ...]
+
+
+@dataclass(frozen=True)
+class SystemMetrics(Event):
+    """The machine's figures; memory in MB of 2²⁰ bytes. Those of the first NVIDIA card are null without one.
+
+    Sent every two seconds to those who listen at the server's event socket, never on the bus.
+    """
+
+    name: ClassVar[str] = "system:metrics"
+    gpu_utilization: float | None
+    gpu_memory_used_mb: float | None
+    gpu_memory_total_mb: float | None
+    gpu_temperature: float | None
+    gpus: list[dict[str, Any]]
+    cpu_percent: float
+    memory_used_mb: float
+    memory_total_mb: float
+    process_memory_mb: float
 
 
 Listener = Callable[[Event], None]

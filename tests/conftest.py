@@ -22,6 +22,8 @@ from engine.actions.importing import import_local_model
 from engine.config import EngineSettings
 from engine.engine import Engine
 from engine.library.database import Library
+from tests.gguf_files import build_gguf
+from tests.hub import StandInHub, serving
 from tests.tiny import build_checkpoint
 
 CheckpointMaker = Callable[..., Path]
@@ -46,6 +48,19 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> CheckpointMaker:
 def tiny_checkpoint(checkpoint: CheckpointMaker) -> Path:
     """The tiny Llama most tests run on; its folder, and so its library name, is ``tiny-llama``."""
     return checkpoint("llama")
+
+
+@pytest.fixture(scope="session")
+def gguf_file(tiny_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny Llama's own weights as a float32 GGUF file; its library name is ``tiny-llama:F32``."""
+    return build_gguf(tiny_checkpoint, tmp_path_factory.mktemp("gguf") / "tiny-llama-F32.gguf")
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[StandInHub]:
+    """A hub on loopback that this test's downloads come from."""
+    with serving(monkeypatch) as running:
+        yield running
 
 
 @pytest.fixture

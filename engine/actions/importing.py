@@ -1,68 +1,217 @@
-"""Import of a model that is on this machine already: by reference, so its files are read where they lie and never
-changed.
+"""Import of a model that is on this machine already: a transformers folder, a GGUF file, or a set it was split into.
+
+By reference its files are read where they lie and never changed; as a copy they lie in the data directory and go with
+the row.
 """
 
 from __future__ import annotations
 
 import os
-from pathlib import Path
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path, PurePath
 
-from engine.errors import InvalidParameter, ModelAlreadyExists
+from engine.actions.model_files import FOLDER, ModelFolder
+from engine.errors import CheckpointInvalid, InvalidLocalPath, InvalidParameter, ModelAlreadyExists
 from engine.events import EventBus, ModelsChanged
 from engine.library.database import Library
 from engine.library.records import EngineKind, ModelRecord, ModelSource, NewModel
 from engine.library.repositories import is_storable
-from engine.models.checkpoint import inspect_checkpoint, refuse_system_folder
+from engine.models.checkpoint import CheckpointReport, inspect_checkpoint, refuse_system_folder
+from engine.models.gguf_file import GgufReport, inspect_gguf, starts_as_gguf, whole_stem
 from engine.models.names import check_custom_name, default_name, hub_snapshot
 
 MB = 1_000_000
+_DIGEST = re.compile(r"sha256[-:][0-9a-f]{64}")
+MAX_FOUND = 500
+"""Files of a folder looked at for GGUFs."""
 
 
-def import_local_model(library: Library, events: EventBus, path: Path, *, name: str | None = None) -> ModelRecord:
-    """Add the checkpoint folder ``path`` (absolute) to the library under ``name``, or under its folder's own name.
+def import_local_model(
+    library: Library,
+    events: EventBus,
+    path: Path,
+    *,
+    name: str | None = None,
+    copy: bool = False,
+    quantization: str | None = None,
+    trust_remote_code: bool = False,
+    check: Callable[[], None] = lambda: None,
+) -> ModelRecord:
+    """Add the model at ``path`` (absolute; a checkpoint folder, a GGUF file or any part of a set) to the library.
 
-    The folder is checked whole first and the row written in one go, so a refused import leaves nothing behind. Blocks
-    for the time it takes to read some headers (a second on first use): not for the window's own thread.
+    The files are checked whole first and the row written in one go, so a refused import leaves nothing behind. Blocks
+    for the time it takes to read some headers (a second on first use), or to copy: not for the window's own thread.
 
-    Raises :class:`InvalidParameter` for a path or name that cannot be used; :class:`ModelAlreadyExists`, with
-    ``details['existing_model_id']``, for a folder or name the library has; and what
-    :func:`engine.models.checkpoint.inspect_checkpoint` raises.
+    Args:
+        name: None: the folder's or file's own, a GGUF's with its quantisation behind a colon.
+        copy: Copy the files into the data directory.
+        quantization: At which level a checkpoint is to be held (FP32, FP16, Q8, Q4, Q2); None: as it is stored. A GGUF
+            is what it is.
+        check: Called between blocks of a copy; what it raises ends it.
+
+    Raises :class:`InvalidParameter` for a path or name that cannot be used; :class:`InvalidLocalPath` when nothing is
+    there; :class:`ModelAlreadyExists`, with ``details['existing_model_id']``, for files or a name the library has; and
+    what :func:`engine.models.checkpoint.inspect_checkpoint` and :func:`engine.models.gguf_file.inspect_gguf` raise.
     """
     if name is not None:
         check_custom_name(name)
     _require_usable(path)
     refuse_system_folder(path)
+    gguf = gguf_in(path)
+    if gguf is not None:
+        new, files = _gguf_row(path, gguf, name)
+        if quantization not in (None, new.quantization):
+            raise InvalidParameter(
+                f"{gguf.name} is a {new.gguf_label} file and stays that; {quantization} cannot be asked of it.",
+                param="quantization",
+                remedy="Leave it out, or import another file.",
+            )
+    else:
+        new, files = _checkpoint_row(path, name, quantization)
+    _refuse_same(library, new, path)
+    new = replace(new, trust_remote_code=trust_remote_code and new.engine is EngineKind.TRANSFORMERS)
+    if copy:
+        _refuse_taken(library, new.name)
+        with ModelFolder(library.path.parent / FOLDER).copied(files, new.name, check) as folder:
+            place = folder / files[0].name if new.engine is EngineKind.LLAMACPP else folder
+            record = library.models.add(replace(new, local_path=str(place)))
+    else:
+        record = library.models.add(new)
+    events.publish(ModelsChanged())
+    return record
+
+
+def gguf_in(path: Path) -> Path | None:
+    """The GGUF file that ``path`` means: itself, or the only one (or only set) in a folder without a checkpoint.
+
+    Raises :class:`CheckpointInvalid` listing the files when a folder holds several.
+    """
+    try:
+        if path.suffix.lower() == ".gguf" and not path.is_dir():
+            return path
+        if path.is_file():
+            # Ollama keeps its GGUF files under names that say nothing.
+            return path if starts_as_gguf(path) else None
+        if not path.is_dir() or (path / "config.json").exists():
+            return None
+        names = sorted(entry.name for entry in os.scandir(path) if entry.name.lower().endswith(".gguf"))[:MAX_FOUND]
+    except OSError:
+        return None  # what is wrong with the path is said where checkpoints are looked at
+    found = [each for each in names if not any(word in each.lower() for word in ("mmproj", "imatrix"))]
+    stems = {whole_stem(each) for each in found}
+    if not stems:
+        return None
+    if len(stems) == 1:
+        return path / found[0]
+    raise CheckpointInvalid(
+        f"{path} holds {len(stems)} GGUF models: {', '.join(sorted(stems)[:8])}.",
+        param="local_path",
+        details={"path": str(path), "problems": ["it holds several models"], "choices": found},
+        remedy="Choose one of the files.",
+    )
+
+
+def facts_of_checkpoint(report: CheckpointReport) -> dict[str, object]:
+    """The columns of a row that a checkpoint's files fill."""
+    return {
+        "params": report.params,
+        "architecture": report.architecture,
+        "pipeline_tag": report.pipeline_tag,
+        "context_length": report.context_length,
+        "disk_size_mb": round(report.disk_size_bytes / MB, 2),
+        "estimated_memory_mb": round(report.estimated_memory_bytes / MB, 2),
+    }
+
+
+def facts_of_gguf(report: GgufReport) -> dict[str, object]:
+    """The columns of a row that a GGUF's header fills."""
+    return {
+        "params": report.params,
+        "architecture": report.architecture,
+        "quantization": report.quantization,
+        "pipeline_tag": report.pipeline_tag,
+        "context_length": report.context_length,
+        "disk_size_mb": round(report.disk_size_bytes / MB, 2),
+        "estimated_memory_mb": round(report.estimated_memory_bytes / MB, 2),
+    }
+
+
+# --- steps ------------------------------------------------------------------------------------------------------------
+
+
+def _gguf_row(path: Path, gguf: Path, name: str | None) -> tuple[NewModel, list[Path]]:
+    if not gguf.exists():
+        raise _nothing_there(path)
+    # A file keeps its own name: in a hub cache it is a link to a blob whose name says nothing.
+    place = Path(os.path.realpath(gguf.parent)) / gguf.name
+    report = inspect_gguf(place)
+    snapshot = hub_snapshot(place.parent)
+    repo_id, revision = snapshot if snapshot is not None else (None, None)
+    stem = whole_stem(report.path.name)
+    clean = PurePath((report.name if _DIGEST.fullmatch(stem) and report.name else stem) + ".gguf")
+    row = NewModel(
+        name=name if name is not None else default_name(path=clean, gguf_label=report.label),
+        source=ModelSource.LOCAL,
+        engine=EngineKind.LLAMACPP,
+        local_path=str(report.path),
+        repo_id=repo_id,
+        revision=revision,
+        gguf_label=report.label,
+        **facts_of_gguf(report),  # type: ignore[arg-type]
+    )
+    return row, list(report.files)
+
+
+def _checkpoint_row(path: Path, name: str | None, quantization: str | None) -> tuple[NewModel, list[Path]]:
+    try:
+        there = path.exists() or path.is_symlink()
+    except (OSError, ValueError):
+        there = True  # why it cannot be looked at is said below
+    if not there:
+        raise _nothing_there(path)
     # The same folder reached through another link is the same model.
     place = Path(os.path.realpath(path))
-    existing = library.models.by_path(str(place))
-    if existing is not None:
-        raise ModelAlreadyExists(
-            f"{path} is in the library already, as {existing.name!r}.",
-            param="local_path",
-            details={"existing_model_id": existing.id, "existing_name": existing.name},
-            remedy="Use that model, or remove it from the library first.",
-        )
     report = inspect_checkpoint(place)
     snapshot = hub_snapshot(place)
     repo_id, revision = snapshot if snapshot is not None else (None, None)
-    record = library.models.add(
-        NewModel(
-            name=name if name is not None else _folder_name(path, repo_id),
-            source=ModelSource.LOCAL,
-            engine=EngineKind.TRANSFORMERS,
-            local_path=str(place),
-            repo_id=repo_id,
-            params=report.params,
-            architecture=report.architecture,
-            revision=revision,
-            pipeline_tag=report.pipeline_tag,
-            context_length=report.context_length,
-            disk_size_mb=round(report.disk_size_bytes / MB, 2),
-            estimated_memory_mb=round(report.estimated_memory_bytes / MB, 2),
-        )
+    own = _folder_name(path, repo_id) if name is None else name
+    row = NewModel(
+        name=own if name is not None or quantization is None else f"{own}:{quantization}",
+        source=ModelSource.LOCAL,
+        engine=EngineKind.TRANSFORMERS,
+        local_path=str(place),
+        repo_id=repo_id,
+        revision=revision,
+        quantization=quantization,
+        **facts_of_checkpoint(report),  # type: ignore[arg-type]
     )
-    events.publish(ModelsChanged())
-    return record
+    return row, sorted(each for each in place.iterdir() if each.is_file() and not each.name.startswith("."))
+
+
+def _refuse_same(library: Library, new: NewModel, path: Path) -> None:
+    """The same files at the same level are the same model, under whatever name."""
+    for existing in library.models.list():
+        if existing.local_path == new.local_path and existing.quantization == new.quantization:
+            raise ModelAlreadyExists(
+                f"{path} is in the library already, as {existing.name!r}.",
+                param="local_path",
+                details={"existing_model_id": existing.id, "existing_name": existing.name},
+                remedy="Use that model, or remove it from the library first.",
+            )
+
+
+def _refuse_taken(library: Library, name: str) -> None:
+    """Early, so that nothing is copied in vain; the library has the last word."""
+    taken = library.models.by_name(name)
+    if taken is not None:
+        raise ModelAlreadyExists(
+            f"The library has a model named {name!r} already.",
+            param="custom_name",
+            details={"existing_model_id": taken.id, "existing_name": taken.name},
+            remedy="Give this one another name.",
+        )
 
 
 def _folder_name(path: Path, repo_id: str | None) -> str:
@@ -73,6 +222,15 @@ def _folder_name(path: Path, repo_id: str | None) -> str:
         raise InvalidParameter(
             f"{path} has no name of its own to call the model by.", param="custom_name", remedy="Give the model a name."
         ) from error
+
+
+def _nothing_there(path: Path) -> InvalidLocalPath:
+    return InvalidLocalPath(
+        f"{path} cannot be used as a model: there is no such folder.",
+        param="local_path",
+        details={"path": str(path), "problems": ["there is no such folder"]},
+        remedy="Choose the folder that holds the model's config.json and model.safetensors, or a GGUF file.",
+    )
 
 
 def _require_usable(path: Path) -> None:

@@ -13,12 +13,11 @@ import time
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as FutureTimeout
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from engine.config import EngineSettings
 from engine.errors import (
-    EngineUnsupported,
     LoadCancelled,
     MillmError,
     ModelBusy,
@@ -32,16 +31,15 @@ from engine.generation.scheduler import Scheduler
 from engine.generation.worker import EngineThread
 from engine.library.database import Library
 from engine.library.records import EngineKind, ModelRecord, ModelStatus
-from engine.models.checkpoint import inspect_checkpoint
-from engine.models.memory import check_fits, plan
+from engine.models.llamacpp.availability import require_installed
 from engine.models.names import check_generative
+from engine.models.opening import Opening, inspect, open_model
 from engine.models.shelf import LoadedModel, LoadingState, ModelShelf
 from engine.steering.desk import SteeringDesk
 from engine.steering.plan import Stream
 
 if TYPE_CHECKING:
-    from engine.models.devices import Placement
-    from engine.models.transformers_backend import TransformersBackend
+    from engine.models.backend import Backend
 
 log = logging.getLogger(__name__)
 
@@ -84,26 +82,31 @@ class ModelLoader:
         self._cancelled = threading.Event()
         self._worker: threading.Thread | None = None
         self._on_demand = False
+        self._gpu: int | None = None
+        self._accepted = threading.Event()
 
     # --- from the faces ---------------------------------------------------------------------------------------------
 
-    def load(self, model_id: int, *, on_demand: bool = False) -> Future[LoadedModel]:
+    def load(self, model_id: int, *, on_demand: bool = False, gpu: int | None = None) -> Future[LoadedModel]:
         """Start loading; progress comes as events, the result through the future.
 
-        ``on_demand``: a request asked for it, so a model that is locked is not pushed out.
+        ``on_demand``: a request asked for it, so a model that is locked is not pushed out. ``gpu``: the card to load
+        it to, by torch's number, instead of the one the settings choose.
 
         Raises at once :class:`ModelNotFound`, :class:`EngineUnsupported`, :class:`ModelNotGenerative` or
         :class:`ModelBusy` (another load or an unload is under way). A model that is resident already is given back as
         it is.
         """
         record = self._shelf.get(model_id)
-        check_generative(record)
-        if record.engine is not EngineKind.TRANSFORMERS:
-            raise EngineUnsupported(
-                f"{record.name!r} is a GGUF file, and this version has no llama.cpp engine yet.",
-                param="model",
-                remedy="Load a transformers checkpoint instead.",
+        if record.status is ModelStatus.DOWNLOADING:
+            raise ModelBusy(
+                f"{record.name!r} is being downloaded.",
+                remedy="Wait until it is here, or cancel the download.",
+                retry_after=15,
             )
+        check_generative(record)
+        if record.engine is EngineKind.LLAMACPP:
+            require_installed(record.name)
         with self._lock:
             resident = self._shelf.resident
             if resident is not None and resident.record.id == model_id and self._busy is None:
@@ -123,11 +126,23 @@ class ModelLoader:
             future: Future[LoadedModel] = Future()
             self._future = future
             self._on_demand = on_demand
+            self._gpu = gpu
             self._cancelled.clear()
+            self._accepted.clear()
         future.set_running_or_notify_cancel()
         self._worker = threading.Thread(target=self._load, args=(record, future), name="loader", daemon=True)
         self._worker.start()
         return future
+
+    def wait_accepted(self, loading: Future[LoadedModel], timeout: float) -> None:
+        """Until nothing can refuse the load any more before something is unloaded, or ``timeout`` seconds have passed.
+
+        Raises what the load ended with until then.
+        """
+        loading.add_done_callback(lambda _: self._accepted.set())
+        self._accepted.wait(timeout)
+        if loading.done():
+            loading.result()
 
     def cancel(self) -> bool:
         """Cancel the load under way at its next step; False when there is none."""
@@ -167,35 +182,28 @@ class ModelLoader:
         return future
 
     def ensure(self, name: str) -> LoadedModel:
-        """The model ``name``, loaded on demand; blocks up to ``MODEL_LOAD_TIMEOUT`` seconds.
+        """The model ``name``, loaded on demand; blocks up to ``MODEL_LOAD_TIMEOUT`` seconds. Raises as
+        :meth:`demand` and :meth:`Demand.model`.
+        """
+        return self.demand(name).model(self._settings.MODEL_LOAD_TIMEOUT)
 
-        Raises what a load raises with ``Could not load 'NAME': `` before the message, :class:`ModelLocked` when another
-        loaded model is locked, :class:`ModelLoading` when the wait was too short.
+    def demand(self, name: str) -> Demand:
+        """Begin to load ``name`` where it is not resident, and return at once.
+
+        Raises what :meth:`load` raises at once with ``Could not load 'NAME': `` before the message, and
+        :class:`ModelLocked` when another loaded model is locked.
         """
         record = self._shelf.resolve(name)
         resident = self._shelf.resident
         if resident is not None and resident.record.id == record.id:
-            return resident
+            there: Future[LoadedModel] = Future()
+            there.set_result(resident)
+            return Demand(record, there)
         self._check_lock(record)
         try:
-            return self.load(record.id, on_demand=True).result(self._settings.MODEL_LOAD_TIMEOUT)
-        except FutureTimeout as error:
-            raise ModelLoading(
-                f"Could not load {record.name!r}: it is still being loaded after "
-                f"{self._settings.MODEL_LOAD_TIMEOUT:g} seconds.",
-                param="model",
-                retry_after=15,
-            ) from error
-        except CancelledError as error:
-            raise ModelLoadFailed(f"Could not load {record.name!r}: the program is closing.", param="model") from error
+            return Demand(record, self.load(record.id, on_demand=True))
         except MillmError as error:
-            raise type(error)(
-                f"Could not load {record.name!r}: {error.message}",
-                param=error.param,
-                details=error.details,
-                remedy=error.remedy,
-                retry_after=error.retry_after,
-            ) from error
+            raise _could_not_load(record, error) from error
 
     def stop(self) -> None:
         """Cancel what is under way; used when the program ends."""
@@ -247,34 +255,18 @@ class ModelLoader:
             raise ModelLoadFailed(
                 f"{record.name!r} has no files on this machine.", remedy="Download or import it again."
             )
-        folder = Path(record.local_path)
-        report = inspect_checkpoint(folder)
+        found = inspect(record)
         self._report(record, 2.0, "Starting the engine")
         # The heavy libraries come in here, on this thread, the first time a model is loaded.
-        from engine.models import devices
-        from engine.models.transformers_backend import TransformersBackend, checkpoint_dtype
-
-        threads = devices.set_threads(self._settings.CPU_THREADS)
-        placement = devices.place(self._settings.DEVICE, self._settings.DTYPE, checkpoint_dtype(folder))
-        dtype = str(placement.dtype).removeprefix("torch.")
-        log.info(
-            "loading %s as %s on %s, %d threads: %s", record.name, dtype, placement.device, threads, placement.reason
-        )
+        opening = open_model(record, found, self._settings, gpu=self._gpu)
         resident = self._shelf.resident
-        freed = resident.info.memory_bytes if resident is not None else 0
-        needed = plan(
-            report.params,
-            dtype,
-            n_layers=report.n_layers,
-            kv_width=report.kv_width,
-            context_length=report.context_length,
-        )
-        check_fits(record.name, needed, devices.available_memory(placement.device) + freed, str(placement.device))
+        opening.check_fits(resident.info.memory_bytes if resident is not None else 0)
+        if resident is not None and self._on_demand:
+            # Asked again: the lock may have come while the files were looked at.
+            self._check_lock(record)
+        self._accepted.set()
         if resident is not None:
             self._report(record, 5.0, f"Unloading {resident.record.name}")
-            if self._on_demand:
-                # Asked again: the lock may have come while the files were looked at.
-                self._check_lock(record)
             self._close_queue(resident)
             try:
                 self._drain(self._check_cancelled)
@@ -282,7 +274,7 @@ class ModelLoader:
                 self._scheduler.open_queue()
                 raise
             self._unload_resident(resident)
-        backend = self._read(record, folder, placement, TransformersBackend)
+        backend = self._read(record, opening)
         try:
             self._check_cancelled()
         except LoadCancelled:
@@ -297,14 +289,12 @@ class ModelLoader:
             raise
         return loaded
 
-    def _read(
-        self, record: ModelRecord, folder: Path, placement: Placement, backend: type[TransformersBackend]
-    ) -> TransformersBackend:
+    def _read(self, record: ModelRecord, opening: Opening) -> Backend:
         def step(share: float, stage: str) -> None:
             self._check_cancelled()
             self._report(record, 10.0 + 88.0 * share, stage)
 
-        return backend.load(folder, placement, step, trust_remote_code=record.trust_remote_code)
+        return opening.load(step)
 
     def _install(self, loaded: LoadedModel) -> None:
         self._scheduler.set_backend(loaded.backend)
@@ -360,10 +350,11 @@ class ModelLoader:
         return ModelBusy(f"The model {resident.record.name!r} is being unloaded.", retry_after=5)
 
     def _failed(self, record: ModelRecord, error: MillmError, future: Future[LoadedModel]) -> None:
-        cancelled = isinstance(error, LoadCancelled)
-        status = ModelStatus.READY if cancelled else ModelStatus.ERROR
+        # Neither a person's change of mind nor another model's lock says anything about this one.
+        sound = isinstance(error, LoadCancelled | ModelLocked)
+        status = ModelStatus.READY if sound else ModelStatus.ERROR
         try:
-            self._library.models.set_status(record.id, status, error_message=None if cancelled else error.one_line())
+            self._library.models.set_status(record.id, status, error_message=None if sound else error.one_line())
         except MillmError:
             # The library is closed when the program ends during a load; the row is put right at the next start.
             log.warning("the failed load of %s could not be recorded", record.name)
@@ -396,3 +387,46 @@ class ModelLoader:
                 details={"locked_model": holder.name},
                 remedy=f"Detach the SAEs or unlock {holder.name!r} first.",
             )
+
+
+@dataclass(frozen=True)
+class Demand:
+    """A model that a request asked for, and its load, which goes on whoever stops waiting."""
+
+    record: ModelRecord
+    loading: Future[LoadedModel]
+
+    def model(self, timeout: float) -> LoadedModel:
+        """The model; blocks up to ``timeout`` seconds.
+
+        Raises what the load raised with ``Could not load 'NAME': `` before the message, :class:`ModelLoading` when the
+        wait was too short.
+        """
+        try:
+            return self.loading.result(timeout)
+        except FutureTimeout as error:
+            raise self.still_loading(timeout) from error
+        except CancelledError as error:
+            raise ModelLoadFailed(
+                f"Could not load {self.record.name!r}: the program is closing.", param="model"
+            ) from error
+        except MillmError as error:
+            raise _could_not_load(self.record, error) from error
+
+    def still_loading(self, waited: float) -> ModelLoading:
+        """What to say to whoever has waited ``waited`` seconds in vain."""
+        return ModelLoading(
+            f"Could not load {self.record.name!r}: it is still being loaded after {waited:g} seconds.",
+            param="model",
+            retry_after=15,
+        )
+
+
+def _could_not_load(record: ModelRecord, error: MillmError) -> MillmError:
+    return type(error)(
+        f"Could not load {record.name!r}: {error.message}",
+        param=error.param,
+        details=error.details,
+        remedy=error.remedy,
+        retry_after=error.retry_after,
+    )

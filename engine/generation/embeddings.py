@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     import numpy as np
     from torch import Tensor
 
-    from engine.models.backend import Backend, KVStore
+    from engine.models.backend import Backend, KVStore, Tokenizer
     from engine.models.shelf import LoadedModel
-    from engine.models.tokenizer import Tokenizer
 
 MAX_LISTED = 16
 """Texts that are too long, named in one refusal."""

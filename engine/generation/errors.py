@@ -1,8 +1,12 @@
-"""Refusals and failures of scoring, embeddings and structured output."""
+"""Refusals and failures of scoring, embeddings and structured output, and what an unforeseen failure becomes."""
 
 from __future__ import annotations
 
-from engine.errors import MillmError
+import logging
+
+from engine.errors import GenerationFailed, MillmError
+
+log = logging.getLogger(__name__)
 
 
 class InvalidScoringRequest(MillmError):
@@ -27,3 +31,14 @@ class ConstrainedOutputInvalid(MillmError):
     """A document the model completed under a constraint is not what was asked for."""
 
     code = "constrained_output_invalid"
+
+
+def as_failure(error: Exception, doing: str) -> MillmError:
+    """``error`` itself where it was raised on purpose; else a failure of ``doing``, with its words, and logged."""
+    if isinstance(error, MillmError):
+        return error
+    log.error("a request failed", exc_info=error)
+    return GenerationFailed(
+        f"{doing} failed: {type(error).__name__}: {error}",
+        remedy="The log file has the full report.",
+    )

@@ -13,9 +13,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from engine.errors import MillmError
+from engine.errors import InsufficientMemory, MillmError
 from engine.generation.constraint import CompiledConstraint
 from engine.generation.prompts import PreparedPrompt
+from engine.generation.reading import numbered
 from engine.generation.request import (
     Alternative,
     ChoiceFinished,
@@ -30,17 +31,18 @@ from engine.generation.request import (
     Usage,
 )
 from engine.generation.text.stream import ChoiceText, Emitted
+from engine.models.backend import KvNeed
 from engine.monitor.capture import Capture, CapturePlan
 from engine.steering.plan import EMPTY_PLAN, SteeringPlan
+from engine.steering.report import SteeringReport
 from engine.steering.resolve import ResolvedSteering
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from engine.generation.sampler import Picked
-    from engine.models.backend import KVStore
+    from engine.models.backend import KVStore, Tokenizer
     from engine.models.shelf import LoadedModel
-    from engine.models.tokenizer import Tokenizer
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +56,7 @@ class PreparedRequest:
 
     Attributes:
         caps: Most tokens to write, per prompt.
-        continues: The answer goes on with the prompt's own text (raw prompts, a trailing assistant message).
+        continues: Per prompt, whether the answer goes on with its own text (raw prompts, a trailing assistant message).
         solo: Runs in passes of its own: it promises the same bytes again, or rows are not batched here.
         steering: What it runs with.
         capture: Which activations are read along, where any are asked for.
@@ -68,7 +70,7 @@ class PreparedRequest:
     loaded: LoadedModel
     prompts: tuple[PreparedPrompt, ...]
     caps: tuple[int, ...]
-    continues: bool
+    continues: tuple[bool, ...]
     solo: bool
     steering: ResolvedSteering
     capture: CapturePlan | None = None
@@ -95,11 +97,15 @@ class PreparedRequest:
 
 @dataclass
 class PromptPast:
-    """A prompt read once and shared by its choices: the store after the last prompt token and the logits there."""
+    """A prompt read once and shared by its choices: the store after the last prompt token and the logits there.
+
+    ``read_under`` is the digest of the plan all of it was read under; None where the plan changed midway.
+    """
 
     store: KVStore
     logits: Tensor
     users_left: int
+    read_under: str | None
 
 
 class RequestHandle:
@@ -154,6 +160,7 @@ class RunningRequest:
     reading: set[int] = field(default_factory=set)
     last_plan: SteeringPlan = EMPTY_PLAN
     changed: bool = False
+    cached_tokens: int = 0
     activations: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
@@ -169,6 +176,11 @@ class RunningRequest:
         """Whether the owner has left."""
         return self.handle.cancelled
 
+    def uses(self, sae_id: str) -> bool:
+        """Whether it has a plan or a capture of its own on that SAE."""
+        own, capture = self.prepared.steering.plan, self.prepared.capture
+        return (own is not None and own.uses(sae_id)) or (capture is not None and capture.attachment.sae_id == sae_id)
+
     def next_choice(self) -> tuple[int, int] | None:
         """(prompt, choice) of a lane that may begin now, or None.
 
@@ -179,6 +191,15 @@ class RunningRequest:
             return None
         return next((item for item in self.todo if item[0] not in self.reading), None)
 
+    def need(self, prompt: int) -> KvNeed:
+        """What a lane of ``prompt`` will hold at most. ``alone`` where it may share nothing with others: a seeded
+        request promises the same bytes whatever ran before; one that asks for activations has to read.
+        """
+        prepared = self.prepared
+        alone = prepared.request.sampling.seed is not None or prepared.capture is not None
+        tokens = len(prepared.prompts[prompt].token_ids) + prepared.caps[prompt]
+        return KvNeed(tokens, batched=not prepared.solo, alone=alone)
+
     def choices_left(self, prompt: int) -> int:
         """Choices of ``prompt`` that have no lane yet."""
         return sum(1 for other, _ in self.todo if other == prompt)
@@ -188,7 +209,8 @@ class RunningRequest:
         self.started = time.monotonic()
         self._admitted = live.version
         own = self.prepared.steering.plan
-        self._send(Started("serial" if self.prepared.solo else "cbm", (live if own is None else own).rung))
+        word = self.prepared.loaded.info.word(solo=self.prepared.solo)
+        self._send(Started(word, (live if own is None else own).rung))
 
     def use_plan(self, live: SteeringPlan) -> SteeringPlan:
         """The plan of the next pass: the request's own, or the live one of this moment."""
@@ -218,23 +240,49 @@ class RunningRequest:
             return False
         now = time.monotonic()
         started = self.started if self.started is not None else now
+        report, rung = self._steered()
         self._end(
             RequestFinished(
-                Usage(self.prepared.prompt_tokens, self.completion_tokens),
+                Usage(self.prepared.prompt_tokens, self.completion_tokens, self.cached_tokens),
                 seconds_queued=started - self.submitted,
                 seconds_to_first_token=(self.first_token or now) - self.submitted,
                 seconds_total=now - self.submitted,
-                steering=replace(self.last_plan.report, changed=self.changed),
-                rung=None if self.changed else self.last_plan.rung,
+                steering=report,
+                rung=rung,
                 activations=self.activations,
             )
         )
         return True
 
-    def fail(self, error: MillmError) -> None:
-        """End with ``error``; text already sent stays sent."""
-        if not self.handle.done:
-            self._end(RequestFailed(error))
+    def fail(self, error: MillmError, prompt: int | None = None) -> None:
+        """End with ``error``, which prompt number ``prompt`` met where that is known; text already sent stays sent, and
+        what it was written under is told with the error.
+        """
+        if self.handle.done:
+            return
+        if isinstance(error, InsufficientMemory):
+            error = self._sized(error)
+        if prompt is not None:
+            error = numbered(error, self.prepared.request.label, prompt)
+        self._end(RequestFailed(error, *self._steered()))
+
+    def _sized(self, error: InsufficientMemory) -> InsufficientMemory:
+        """``error`` with the size of this request: what a person can make smaller."""
+        read, most = self.prepared.prompt_tokens, self.prepared.max_tokens
+        choices = len(self.prepared.prompts) * self.prepared.request.choices_written
+        each = "" if choices == 1 else f" for each of {choices} answers"
+        return InsufficientMemory(
+            f"{error.message} The request has {read} prompt tokens and asks for up to {most} more{each}.",
+            param=error.param,
+            details={**error.details, "prompt_tokens": read, "max_tokens": most, "answers": choices},
+            remedy=error.remedy,
+            retry_after=error.retry_after,
+        )
+
+    def _steered(self) -> tuple[SteeringReport, int | None]:
+        """What was really added so far, and the rung that may be claimed for it."""
+        report = replace(self.last_plan.report, changed=self.changed)
+        return report, None if self.changed else self.last_plan.rung
 
     def _deliver(self, prompt: int, delta: TextDelta | ChoiceFinished) -> None:
         if self._best_of is None:
@@ -296,7 +344,7 @@ class Lane:
     Args:
         running: The request it belongs to.
         prompt: Which of the request's prompts.
-        choice: Which choice of that prompt; with the seed it fixes the draws.
+        choice: Which choice of that prompt; with the seed (and the row, of several conversations) it fixes the draws.
     """
 
     def __init__(self, running: RunningRequest, prompt: int, choice: int) -> None:
@@ -311,23 +359,26 @@ class Lane:
         self.index = prompt * request.choices_written + choice
         self.prompt_ids = prepared.prompts[prompt].token_ids
         self.cap = prepared.caps[prompt]
+        self.need = running.need(prompt)
         self.solo = prepared.solo
         self.tokenizer: Tokenizer = prepared.loaded.backend.tokenizer
         # best_of ranks by likelihood, so it needs each token's logprob whether or not they are reported.
         self._logprobs = request.logprobs if request.logprobs is not None else (0 if request.best_of else None)
         self._report_logprobs = request.logprobs is not None
+        noise = request.noise_seed
         self.sampler = LaneSampler(
-            request.sampling,
+            request.sampling if noise is None else replace(request.sampling, seed=noise),
             vocab_size=info.vocab_size,
             eos_ids=self.tokenizer.eos_ids,
             prompt_ids=self.prompt_ids,
-            choice_index=choice,
+            # Conversations of one batch draw apart, also where two are the same; raw prompts are each seeded anew.
+            choice_index=self.index if request.conversations > 1 else choice,
             device=prepared.loaded.backend.device,
         )
         self.text = ChoiceText(
             self.tokenizer,
             (*request.stop, *prepared.own_stops),
-            context_ids=self.prompt_ids[-CONTEXT_IDS:] if prepared.continues else (),
+            context_ids=self.prompt_ids[-CONTEXT_IDS:] if prepared.continues[prompt] else (),
             min_tokens=request.sampling.min_tokens,
             prompt_chars=len(prepared.prompts[prompt].text),
         )
@@ -341,6 +392,9 @@ class Lane:
         self.store: KVStore | None = None
         self.fed = 0
         self.next_token = -1
+        self.written: list[int] = []
+        self.read_under: str | None = ""
+        """Digest of the plan of everything in the lane's KV; None once two plans have shared in it."""
         self.count = 0
         self.cumulative_logprob = 0.0
 
@@ -356,7 +410,27 @@ class Lane:
 
     def use_plan(self, live: SteeringPlan) -> SteeringPlan:
         """The plan of this lane's next pass."""
-        return self.running.use_plan(live)
+        plan = self.running.use_plan(live)
+        if self.position == 0:
+            self.read_under = plan.digest
+        elif self.read_under != plan.digest:
+            self.read_under = None
+        return plan
+
+    def plan_now(self, live: SteeringPlan) -> SteeringPlan:
+        """The plan its next pass would have."""
+        own = self.running.prepared.steering.plan
+        return live if own is None else own
+
+    @property
+    def may_share_past(self) -> bool:
+        """Whether it may start from what others have read, and leave what it has read to others."""
+        return not self.need.alone
+
+    def take_past(self, store: KVStore, length: int, digest: str) -> None:
+        """Start from ``store``, which holds the prompt's first ``length`` tokens read under the plan of ``digest``."""
+        self.store, self.fed, self.read_under = store, length, digest
+        self.running.cached_tokens += length
 
     def pick(self, logits: Tensor) -> FinishReason | None:
         """Choose the next token from ``[vocab]`` logits, send its text, and say whether the choice has ended.
@@ -377,6 +451,7 @@ class Lane:
     def _accept(self, token_id: int, info: TokenInfo) -> FinishReason | None:
         """Take a chosen token: count it, send its text, end at an end token, a stop string or the cap."""
         self.count += 1
+        self.written.append(token_id)
         if token_id in self.tokenizer.eos_ids and not self._ignore_eos:
             self._emit(self.text.finish())
             if self._constraint is not None:

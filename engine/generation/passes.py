@@ -48,6 +48,20 @@ class PassComposer:
         exempt = 1 if lane.position == 0 and not self._steer_first else 0
         return PassWork(deltas, exempt, observers)
 
+    def is_watched(self, lane: Lane) -> bool:
+        """Whether anybody reads its activations along."""
+        return self._monitor.watching or lane.capture is not None
+
+    def prompts(self, lanes: Sequence[Lane]) -> PassWork | None:
+        """The work of a pass that reads whole prompts of several lanes from their first positions; nobody watches."""
+        live = self._desk.live_plan
+        plans = tuple(lane.use_plan(live) for lane in lanes)
+        if all(plan.is_empty for plan in plans):
+            return None
+        from engine.models.residual import PassWork
+
+        return PassWork(_stacked(plans), 0 if self._steer_first else 1)
+
     def batch(self, lanes: Sequence[Lane]) -> PassWork | None:
         """The work of a decode pass over ``lanes``, row by row. Every row is past its first position."""
         live = self._desk.live_plan
@@ -70,14 +84,7 @@ class PassComposer:
             mine is theirs for mine, theirs in zip(plans, self._stacked_for, strict=True)
         )
         if not same:
-            import torch
-
-            layers = sorted({layer for plan in plans for layer in plan.deltas})
-            stacked: dict[int, Tensor] = {}
-            for layer in layers:
-                zero = torch.zeros_like(next(plan.deltas[layer] for plan in plans if layer in plan.deltas))
-                stacked[layer] = torch.stack([plan.deltas.get(layer, zero) for plan in plans])
-            self._stacked_for, self._stacked = plans, stacked
+            self._stacked_for, self._stacked = plans, _stacked(plans)
         return self._stacked
 
     @staticmethod
@@ -89,6 +96,17 @@ class PassComposer:
             choice=lane.index,
             prompt_tokens=len(lane.prompt_ids),
         )
+
+
+def _stacked(plans: tuple[SteeringPlan, ...]) -> Mapping[int, Tensor]:
+    """Layer → ``[rows, d_model]``; rows whose plan adds nothing there are zero."""
+    import torch
+
+    stacked: dict[int, Tensor] = {}
+    for layer in sorted({layer for plan in plans for layer in plan.deltas}):
+        zero = torch.zeros_like(next(plan.deltas[layer] for plan in plans if layer in plan.deltas))
+        stacked[layer] = torch.stack([plan.deltas.get(layer, zero) for plan in plans])
+    return stacked
 
 
 def _merged(first: Observers, second: Observers) -> Observers:

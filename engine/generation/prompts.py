@@ -18,7 +18,7 @@ from engine.generation.request import ChatInput, TextInput
 from engine.models.tokenizer import TemplateRaised
 
 if TYPE_CHECKING:
-    from engine.models.tokenizer import Tokenizer
+    from engine.models.backend import Tokenizer
 
 NOTE_NO_TEMPLATE = "The model has no chat template; generic turns were written instead."
 NOTE_TOOLS_DROPPED = "The generic turns have no place for tool messages; they were left out."
@@ -62,7 +62,7 @@ def prepare_chat(tokenizer: Tokenizer, chat: ChatInput) -> tuple[PreparedPrompt,
     """
     turns = _turns(chat)
     continued = turns[-1]["role"] == "assistant"
-    variables = chat.template_kwargs
+    variables = chat.template_kwargs if tokenizer.takes_variables else {}
     if not tokenizer.has_chat_template:
         if variables:
             raise NoChatTemplate(
@@ -112,7 +112,7 @@ def prepare_text(tokenizer: Tokenizer, given: TextInput) -> list[PreparedPrompt]
 
 def unread_variables(tokenizer: Tokenizer, variables: Mapping[str, object]) -> tuple[str, ...]:
     """Names in ``variables`` that the model's chat template never reads, in order; none where that cannot be told."""
-    if not variables:
+    if not variables or not tokenizer.takes_variables:
         return ()
     read = tokenizer.template_variables()
     return () if read is None else tuple(name for name in variables if name not in read)

@@ -54,7 +54,8 @@ class Sampling:
     temperature, top_k, top_p, min_p. Temperature 0 takes the likeliest token.
 
     Attributes:
-        seed: 0…2³²−1; choice i draws from a generator made of (seed, i). A seeded request runs on solo lanes.
+        seed: 0…2³²−1; choice i draws from a generator made of (seed, i), of several conversations counted through
+            (row × choices + i). A seeded request runs on solo lanes.
         min_tokens: End tokens and stop strings are held until this many tokens were written.
         ignore_eos: An end token counts as a token that shows nothing.
         logit_bias: Token id → added to its logit, −100…100.
@@ -125,19 +126,23 @@ class GenerationRequest:
 
     Attributes:
         model: Library name of the model, exactly as asked; used in messages.
-        n: Choices returned per prompt. best_of: choices written per prompt (≥ n), the best n returned by cumulative
-            logprob; only without streaming.
+        input: A conversation, or several (their answers come one behind another, as those of several prompts), or raw
+            prompts.
+        n: Choices returned per prompt or conversation. best_of: choices written per prompt (≥ n), the best n returned
+            by cumulative logprob; only without streaming.
         max_tokens: Cap per choice; None is the rest of the window, at most ``DEFAULT_MAX_TOKENS``.
         logprobs: None: not reported. k ≥ 0: each token's logprob with its k likeliest alternatives.
         steering: The request's own steering; by default it follows the live one.
         activations: SAE activations to read along and give back with the last delta; one answer only.
         response_format: The form the answer must have; each choice is constrained on its own. Not with ``stop`` or
             ``ignore_eos``: a cut document would look finished, and one that cannot end never is.
+        noise_seed: Requests with the same number draw the same noise and stay in the batch; the window's comparisons
+            use it. Unlike ``sampling.seed`` it promises no equal bytes. Never on the wire.
         request_id: What monitoring calls it.
     """
 
     model: str
-    input: ChatInput | TextInput
+    input: ChatInput | tuple[ChatInput, ...] | TextInput
     sampling: Sampling = field(default_factory=Sampling)
     n: int = 1
     best_of: int | None = None
@@ -147,6 +152,7 @@ class GenerationRequest:
     steering: SteeringRequest = FOLLOW_LIVE
     activations: ActivationSpec | None = None
     response_format: ResponseFormat | None = None
+    noise_seed: int | None = None
     request_id: str = field(default_factory=lambda: uuid4().hex)
 
     def __post_init__(self) -> None:
@@ -162,15 +168,15 @@ class GenerationRequest:
                 self.sampling.min_tokens,
                 f"at most max_tokens ({self.max_tokens})",
             )
-        if isinstance(self.input, TextInput):
-            total = len(self.input.prompts) * self.choices_written
-            _check(
-                total <= MAX_CHOICES, "prompt", f"{total} choices in all", f"at most {MAX_CHOICES} prompts × choices"
-            )
+        total = self.inputs * self.choices_written
+        field = "prompt" if isinstance(self.input, TextInput) else "extra_messages"
+        _check(total <= MAX_CHOICES, field, f"{total} choices in all", f"at most {MAX_CHOICES} inputs × choices")
         _check(len(self.stop) <= MAX_STOPS, "stop", f"{len(self.stop)} strings", f"at most {MAX_STOPS} strings")
         _check(all(self.stop), "stop", list(self.stop), "non-empty strings")
         if self.logprobs is not None:
             _check(0 <= self.logprobs <= MAX_TOP_LOGPROBS, "logprobs", self.logprobs, "an integer from 0 to 20")
+        if self.noise_seed is not None:
+            _check(0 <= self.noise_seed <= MAX_SEED, "noise_seed", self.noise_seed, "an integer from 0 to 4294967295")
         if self.response_format is not None:
             self._check_constrainable()
 
@@ -185,6 +191,25 @@ class GenerationRequest:
                     param="response_format",
                     remedy=f"Leave '{name}' out.",
                 )
+
+    @property
+    def inputs(self) -> int:
+        """Prompts or conversations to answer."""
+        if isinstance(self.input, TextInput):
+            return len(self.input.prompts)
+        return len(self.input) if isinstance(self.input, tuple) else 1
+
+    @property
+    def conversations(self) -> int:
+        """Conversations of a chat; 1 for raw prompts, which are none."""
+        return 1 if isinstance(self.input, TextInput) else self.inputs
+
+    @property
+    def label(self) -> str | None:
+        """What one of several inputs is called in an error; None where there is one."""
+        if self.inputs == 1:
+            return None
+        return "prompt" if isinstance(self.input, TextInput) else "conversation"
 
     @property
     def choices_written(self) -> int:
@@ -293,6 +318,12 @@ class RequestFinished(Delta):
 
 @dataclass(frozen=True)
 class RequestFailed(Delta):
-    """The last delta of a request that did not; a cancelled one ends with ``RequestCancelled``."""
+    """The last delta of a request that did not; a cancelled one ends with ``RequestCancelled``.
+
+    ``steering`` is what was really added up to then, and ``rung`` the evidence rung that may be claimed for it: what
+    was written before the end was written under it.
+    """
 
     error: MillmError
+    steering: SteeringReport = NO_STEERING
+    rung: int | None = None

@@ -2,7 +2,7 @@
 
 A bounded queue feeds lanes. Lanes decode together in one batch (continuous batching); *solo* lanes, which promise the
 same bytes again, take passes of their own and turns with the batch. *Readings* (scoring, embeddings) write nothing;
-each takes the room of one lane. A tick is: end what was cancelled, start lanes, one chunk of one prompt, one token for
+each takes the room of one lane. A tick is: end what was cancelled, start lanes, one pass over prompts, one token for
 the batch, one token for each solo lane, one chunk of one reading. Cancelled requests are looked for before every pass,
 so a leaver costs at most one token or one chunk.
 
@@ -12,21 +12,25 @@ so a leaver costs at most one token or one chunk.
 from __future__ import annotations
 
 import logging
-import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass
-from statistics import median
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from engine.config import EngineSettings
-from engine.errors import GenerationFailed, MillmError, ModelBusy, QueueFull, RequestCancelled
+from engine.errors import GenerationFailed, InsufficientMemory, MillmError, ModelBusy, RequestCancelled
+from engine.generation.admission import Admission
+from engine.generation.errors import as_failure
 from engine.generation.lane import Lane, PreparedRequest, PromptPast, RequestHandle, RunningRequest
 from engine.generation.passes import PassComposer
+from engine.generation.prefill import Prefill
+from engine.generation.queue_stats import QueueStats
 from engine.generation.reading import Reading
 from engine.generation.request import Delta, FinishReason
+from engine.generation.reuse import PastReuse
+from engine.models.backend import RowsRefused
 from engine.monitor.live import LiveMonitor
 from engine.steering.desk import SteeringDesk
 
@@ -38,22 +42,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class QueueStats:
-    """The scheduler's figures at one moment.
-
-    ``in_flight`` counts running lanes and readings, ``queue_waiting`` requests without a lane, ``queue_pending``
-    waiting and running requests. ``estimated_wait_seconds`` is None until three requests have finished.
-    """
-
-    in_flight: int
-    queue_waiting: int
-    queue_pending: int
-    max_lanes: int
-    max_pending: int
-    estimated_wait_seconds: float | None
-
-
 class Scheduler:
     """Queue, lanes and ticks for one resident model at a time."""
 
@@ -61,17 +49,17 @@ class Scheduler:
         self._settings = settings
         self._desk = desk
         self._passes = PassComposer(desk, monitor, steer_first=settings.STEER_FIRST_POSITION)
+        self._reuse = PastReuse(settings)
         self._lock = threading.Lock()
         self._waiting: deque[RunningRequest | Reading[Any]] = deque()
         self._running: list[RunningRequest | Reading[Any]] = []
         self._next_order = 0
-        self._hold_times: deque[float] = deque(maxlen=settings.QUEUE_DURATION_WINDOW)
-        self._closed: MillmError | None = None
+        self._admission = Admission(settings)
         self._idle = threading.Condition(self._lock)
         self._backend: Backend | None = None
         self._batch: KVStore | None = None
         self._lanes: list[Lane] = []
-        self._prefilling: deque[Lane] = deque()
+        self._prefill = Prefill(settings, self._passes, self._reuse)
         self._rows: list[Lane] = []
         self._solo: list[Lane] = []
         self._readings: deque[Reading[Any]] = deque()
@@ -85,7 +73,7 @@ class Scheduler:
         """Queue a request. Raises :class:`QueueFull`, or the error under which the queue is closed."""
         handle = RequestHandle(wake)
         with self._lock:
-            self._check_room()
+            self._admission.check_open(len(self._waiting), self._in_flight)
             self._waiting.append(RunningRequest(prepared, sink, handle, self._next_order))
             self._next_order += 1
         wake()
@@ -95,23 +83,23 @@ class Scheduler:
         """Queue a reading; its future tells the rest. Raises as :meth:`submit`."""
         reading.wake_when_cancelled(wake)
         with self._lock:
-            self._check_room()
+            self._admission.check_open(len(self._waiting), self._in_flight)
             reading.order = self._next_order
             self._waiting.append(reading)
             self._next_order += 1
         wake()
 
-    def _check_room(self) -> None:
-        if self._closed is not None:
-            raise self._closed
-        free = max(0, self._settings.MAX_LANES - self._in_flight)
-        if len(self._waiting) - free >= self._settings.MAX_PENDING_REQUESTS:
-            raise QueueFull(
-                f"The queue is full: {len(self._waiting)} requests wait behind {self._in_flight} running answers.",
-                details={"waiting": len(self._waiting), "max_pending": self._settings.MAX_PENDING_REQUESTS},
-                remedy="Send the request again later, or raise MAX_PENDING_REQUESTS.",
-                retry_after=self._retry_after(),
-            )
+    @contextmanager
+    def waiting_for_load(self) -> Iterator[None]:
+        """The queue place of a request whose model is being loaded: it counts as waiting. Raises :class:`QueueFull`."""
+        with self._lock:
+            self._admission.check_places(len(self._waiting), self._in_flight)
+            self._admission.loading += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._admission.loading -= 1
 
     @property
     def _in_flight(self) -> int:
@@ -120,55 +108,37 @@ class Scheduler:
     def stats(self) -> QueueStats:
         """The figures now."""
         with self._lock:
+            waiting = len(self._waiting) + self._admission.loading
             return QueueStats(
                 in_flight=self._in_flight,
-                queue_waiting=len(self._waiting),
-                queue_pending=len(self._waiting) + len(self._running),
+                queue_waiting=waiting,
+                queue_pending=waiting + len(self._running),
                 max_lanes=self._settings.MAX_LANES,
                 max_pending=self._settings.MAX_PENDING_REQUESTS,
-                estimated_wait_seconds=self._estimate(),
+                estimated_wait_seconds=self._admission.estimate(len(self._waiting), self._in_flight),
             )
 
     def close_queue(self, reason: MillmError) -> None:
         """Refuse new requests with ``reason``; those accepted go on."""
         with self._lock:
-            self._closed = reason
+            self._admission.closed = reason
 
     def open_queue(self) -> None:
         """Accept requests again."""
         with self._lock:
-            self._closed = None
+            self._admission.closed = None
 
     def wait_unused(self, sae_id: str, timeout: float) -> bool:
         """Block until no request has a plan or a capture of its own on that SAE; False after ``timeout`` seconds."""
         with self._idle:
-            return self._idle.wait_for(lambda: not self._uses(sae_id), timeout)
-
-    def _uses(self, sae_id: str) -> bool:
-        for running in (*self._waiting, *self._running):
-            if isinstance(running, Reading):
-                own, capture = None, running.capture_plan
-            else:
-                own, capture = running.prepared.steering.plan, running.prepared.capture
-            if (own is not None and own.uses(sae_id)) or (capture is not None and capture.attachment.sae_id == sae_id):
-                return True
-        return False
+            return self._idle.wait_for(
+                lambda: not any(each.uses(sae_id) for each in (*self._waiting, *self._running)), timeout
+            )
 
     def wait_idle(self, timeout: float) -> bool:
         """Block until no request waits or runs; False after ``timeout`` seconds."""
         with self._idle:
             return self._idle.wait_for(lambda: not self._waiting and not self._running, timeout)
-
-    def _estimate(self) -> float | None:
-        if len(self._hold_times) < 3:
-            return None
-        return median(self._hold_times) * (len(self._waiting) + self._in_flight) / self._settings.MAX_LANES
-
-    def _retry_after(self) -> int:
-        estimate = self._estimate()
-        if estimate is None:
-            return self._settings.RETRY_AFTER_QUEUE_DEFAULT_S
-        return min(self._settings.RETRY_AFTER_MAX_S, max(1, math.ceil(estimate)))
 
     # --- engine thread ----------------------------------------------------------------------------------------------
 
@@ -178,6 +148,8 @@ class Scheduler:
             raise ModelBusy("Requests are still running on the model that was to be replaced.", retry_after=5)
         self._backend = backend
         self._batch = None
+        self._reuse.clear()
+        self._admission.measure(backend)
         for changed in self._backend_listeners:
             changed()
 
@@ -215,8 +187,8 @@ class Scheduler:
     def _round(self) -> bool:
         self._reap()
         self._admit()
-        if self._prefilling:
-            self._prefill_chunk()
+        if self._prefill:
+            self._read_prompts()
             self._reap()
         if self._rows:
             self._decode_batch()
@@ -255,6 +227,9 @@ class Scheduler:
                 if not candidates:
                     return
                 running = min(candidates, key=lambda r: (r.lanes, r.order))
+                if not self._has_room(running):
+                    # Nobody overtakes: who needs much would never come in.
+                    return
                 if self._waiting and running is self._waiting[0]:
                     self._waiting.popleft()
                     self._running.append(running)
@@ -269,6 +244,16 @@ class Scheduler:
                 self._start_lane(running)
             except Exception as error:
                 self._fail(running, error)
+
+    def _has_room(self, running: RunningRequest | Reading[Any]) -> bool:
+        """Whether what its next lane may come to hold fits beside what the others may."""
+        if self._backend is None:
+            return True
+        held = [lane.need for lane in self._lanes] + [reading.need for reading in self._readings]
+        if isinstance(running, Reading):
+            return self._admission.has_room(self._backend, held, running.need)
+        item = running.next_choice()
+        return item is None or self._admission.has_room(self._backend, held, running.need(item[0]))
 
     def _start_lane(self, running: RunningRequest) -> None:
         item = running.next_choice()
@@ -285,38 +270,26 @@ class Scheduler:
             return
         if self._require_backend().capabilities.batching:
             running.reading.add(prompt)
-        self._prefilling.append(lane)
+        self._prefill.add(lane)
 
     # --- passes -----------------------------------------------------------------------------------------------------
 
-    def _prefill_chunk(self) -> None:
-        """Read one chunk of one prompt; lanes of other prompts take turns."""
-        lane = self._prefilling.popleft()
-        backend = self._require_backend()
-        try:
-            if lane.store is None:
-                lane.store = backend.new_store()
-            chunk = lane.prompt_ids[lane.fed : lane.fed + self._settings.PREFILL_CHUNK]
-            logits = backend.extend(lane.store, chunk, self._passes.one_row(lane, chunk))
-            lane.fed += len(chunk)
-            if lane.fed < len(lane.prompt_ids):
-                self._prefilling.append(lane)
-                return
-            siblings = lane.running.choices_left(lane.prompt) if backend.capabilities.batching else 0
-            past = PromptPast(lane.store, logits, 1 + siblings)
-            lane.store = None
-            lane.running.reading.discard(lane.prompt)
-            if siblings:
-                lane.running.pasts[lane.prompt] = past
-            self._begin_decoding(lane, past)
-        except Exception as error:
-            self._fail(lane.running, error)
+    def _read_prompts(self) -> None:
+        for read in self._prefill.step(self._require_backend(), self._desk.live_plan):
+            if read.lane not in self._lanes:
+                # Its request ended while an earlier prompt of this pass was handled.
+                continue
+            if read.past is None:
+                assert read.error is not None
+                self._fail_lane(read.lane, read.error)
+            else:
+                self._begin_decoding(read.lane, read.past)
 
     def _begin_decoding(self, lane: Lane, past: PromptPast) -> None:
         """Choose the lane's first token from the prompt's logits and give it a row or a store of its own."""
         backend = self._require_backend()
         # A lane that shares what a sibling has read has its prompt behind it too.
-        lane.fed = len(lane.prompt_ids)
+        lane.fed, lane.read_under = len(lane.prompt_ids), past.read_under
         try:
             past.users_left -= 1
             last_user = past.users_left == 0
@@ -335,7 +308,7 @@ class Scheduler:
                 backend.join(self._batch, past.store)
                 self._rows.append(lane)
         except Exception as error:
-            self._fail(lane.running, error)
+            self._fail_lane(lane, error)
 
     @staticmethod
     def _copied(backend: Backend, store: KVStore) -> KVStore:
@@ -356,7 +329,13 @@ class Scheduler:
             greedy = [row for row, lane in enumerate(lanes) if lane.plain_greedy]
             # One argmax and one transfer for all plain rows, not one for each. On a GPU the pass itself fails here, at
             # the first transfer, so this belongs to the same attempt.
-            best = dict(zip(greedy, greedy_rows(logits[greedy]), strict=True)) if greedy else {}
+            plain = logits if len(greedy) == len(lanes) else logits[greedy]
+            best = dict(zip(greedy, greedy_rows(plain), strict=True)) if greedy else {}
+        except RowsRefused as refused:
+            # Nothing ran; the others get their token in the next round.
+            for row, error in refused.rows.items():
+                self._fail_lane(lanes[row], error)
+            return
         except Exception as error:
             # The rows' KV can no longer be trusted to match their tokens: every lane of the batch ends.
             self._batch = None
@@ -374,7 +353,7 @@ class Scheduler:
             token = [lane.next_token]
             logits = backend.extend(lane.store, token, self._passes.one_row(lane, token))
         except Exception as error:
-            self._fail(lane.running, error)
+            self._fail_lane(lane, error)
             return
         self._take(lane, logits, None)
 
@@ -388,7 +367,7 @@ class Scheduler:
             if ended is not None:
                 self._finish_lane(lane, ended)
         except Exception as error:
-            self._fail(lane.running, error)
+            self._fail_lane(lane, error)
 
     def _read_chunk(self) -> None:
         """Read one chunk of one reading; readings take turns. Such a pass adds nothing, and no monitor sees it."""
@@ -407,6 +386,10 @@ class Scheduler:
     # --- endings ----------------------------------------------------------------------------------------------------
 
     def _finish_lane(self, lane: Lane, reason: FinishReason) -> None:
+        if lane in self._rows and self._batch is not None:
+            self._reuse.keep_answer(lane, self._require_backend(), self._batch, self._rows.index(lane))
+        elif lane.store is not None and lane.count > 1:
+            self._reuse.keep_answer(lane, self._require_backend(), lane.store, 0)
         self._drop_lane(lane)
         if lane.capture is not None:
             lane.running.activations = lane.capture.result()
@@ -414,16 +397,23 @@ class Scheduler:
             self._forget(lane.running)
 
     def _fail(self, running: RunningRequest | Reading[Any], error: Exception) -> None:
-        if not isinstance(error, MillmError):
-            log.error("a request failed", exc_info=error)
-            doing = "Reading the input" if isinstance(running, Reading) else "Writing the answer"
-            error = GenerationFailed(
-                f"{doing} failed: {type(error).__name__}: {error}",
-                remedy="The log file has the full report.",
-            )
-        self._end_request(running, error)
+        self._give_way(error)
+        doing = "Reading the input" if isinstance(running, Reading) else "Writing the answer"
+        self._end_request(running, as_failure(error, doing))
 
-    def _end_request(self, running: RunningRequest | Reading[Any], error: MillmError) -> None:
+    def _fail_lane(self, lane: Lane, error: Exception) -> None:
+        """A lane's own step failed, and its whole request with it; of several inputs the error says which."""
+        self._give_way(error)
+        self._end_request(lane.running, as_failure(error, "Writing the answer"), lane.prompt)
+
+    def _give_way(self, error: Exception) -> None:
+        """Where memory has run out, what is only kept for later goes first."""
+        if isinstance(error, InsufficientMemory):
+            self._reuse.clear()
+
+    def _end_request(
+        self, running: RunningRequest | Reading[Any], error: MillmError, prompt: int | None = None
+    ) -> None:
         if isinstance(running, Reading):
             self._forget(running)
             running.fail(error)
@@ -434,7 +424,7 @@ class Scheduler:
                 lane.capture.close()
         running.todo.clear()
         self._forget(running)
-        running.fail(error)
+        running.fail(error, prompt)
 
     def _drop_lane(self, lane: Lane) -> None:
         """Free the lane's row or store at once."""
@@ -444,8 +434,7 @@ class Scheduler:
             self._lanes.remove(lane)
         lane.running.lanes -= 1
         lane.store = None
-        if lane in self._prefilling:
-            self._prefilling.remove(lane)
+        self._prefill.discard(lane)
         if lane in self._solo:
             self._solo.remove(lane)
         if lane in self._rows:
@@ -473,7 +462,7 @@ class Scheduler:
             if running in self._running:
                 self._running.remove(running)
                 if running.started is not None:
-                    self._hold_times.append(time.monotonic() - running.started)
+                    self._admission.finished_after(time.monotonic() - running.started)
             if not self._waiting and not self._running:
                 # An empty batch keeps no memory: the next one starts small.
                 self._batch = None

@@ -25,10 +25,9 @@ from engine.monitor.rows import RowInfo
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from engine.models.backend import Backend, KVStore
+    from engine.models.backend import Backend, KVStore, Tokenizer
     from engine.models.residual import PassWork
     from engine.models.shelf import LoadedModel
-    from engine.models.tokenizer import Tokenizer
 
 MAX_ALLOWED = 1024
 MIN_TEMPERATURE = 0.001
@@ -128,6 +127,7 @@ class Scoring(Reading[Scored]):
             [prompt.token_ids for prompt in prepared.prompts],
             capture=prepared.capture,
             label=prepared.request.label,
+            shares=prepared.capture is None,
         )
         self._prepared = prepared
         self._found: list[ScoredPrompt] = []
@@ -160,7 +160,8 @@ class Scoring(Reading[Scored]):
     def _result(self, figures: ReadingFigures) -> Scored:
         read = sum(found.prompt_tokens for found in self._found)
         activations = None if self._capture is None else self._capture.result()
-        return Scored(tuple(self._found), Usage(read, len(self._found)), figures, activations)
+        usage = Usage(read, len(self._found), self.shared_tokens)
+        return Scored(tuple(self._found), usage, figures, activations)
 
     def _release(self) -> None:
         if self._capture is not None:

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import TypeVar
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, TypeVar
 
 from engine.config import EngineSettings
 from engine.errors import ContextLengthExceeded, InvalidParameter, MillmError, ModelBusy, ModelNotLoaded
@@ -21,11 +22,13 @@ from engine.generation.embeddings import (
     tokenize,
 )
 from engine.generation.lane import PreparedRequest, RequestHandle
+from engine.generation.observers import RequestObservers, Work
 from engine.generation.prompts import GENERIC_TURN_END, PreparedPrompt, prepare_chat, prepare_text, unread_variables
+from engine.generation.queue_stats import QueueStats
 from engine.generation.reading import Reading, numbered
 from engine.generation.request import ChatInput, Delta, GenerationRequest, TextInput
 from engine.generation.response_format import ResponseFormat
-from engine.generation.scheduler import QueueStats, Scheduler
+from engine.generation.scheduler import Scheduler
 from engine.generation.scoring import (
     PreparedScoring,
     Scored,
@@ -45,13 +48,20 @@ from engine.steering.desk import SteeringDesk
 from engine.steering.resolve import ResolvedSteering, resolve
 from engine.steering.stored import StoredProfile, dial_bounds, read_stored
 
+if TYPE_CHECKING:
+    from engine.models.backend import Tokenizer
+
 __all__ = ["GenerationService", "PreparedPrompt", "PreparedRequest", "QueueStats", "RequestHandle"]
 
 T = TypeVar("T")
 
 
 class GenerationService:
-    """Prepares and submits requests. All methods may be called from any thread."""
+    """Prepares and submits requests. All methods may be called from any thread.
+
+    Attributes:
+        observers: Who is told how requests go.
+    """
 
     def __init__(
         self,
@@ -63,6 +73,7 @@ class GenerationService:
         scheduler: Scheduler,
         thread: EngineThread,
     ) -> None:
+        self.observers = RequestObservers()
         self._settings = settings
         self._shelf = shelf
         self._profiles = profiles
@@ -97,16 +108,14 @@ class GenerationService:
         notes: tuple[str, ...] = ()
         own_stops: tuple[str, ...] = ()
         unread: tuple[str, ...] = ()
-        if isinstance(request.input, ChatInput):
-            prompt, chat_notes, continues = prepare_chat(tokenizer, request.input)
-            prompts = [prompt]
-            notes = tuple(chat_notes)
-            unread = unread_variables(tokenizer, request.input.template_kwargs)
-            own_stops = () if tokenizer.has_chat_template else (GENERIC_TURN_END,)
-        else:
+        if isinstance(request.input, TextInput):
             prompts = prepare_text(tokenizer, request.input)
-            continues = True
-        caps = tuple(self._cap(request, loaded, prompts, place) for place in range(len(prompts)))
+            continues = (True,) * len(prompts)
+        else:
+            prompts, notes, continues = self._conversations(tokenizer, request)
+            unread = unread_variables(tokenizer, _conversations_of(request.input)[0].template_kwargs)
+            own_stops = () if tokenizer.has_chat_template else (GENERIC_TURN_END,)
+        caps = self._caps(request, loaded, prompts)
         solo = (
             request.sampling.seed is not None
             or request.activations is not None
@@ -135,6 +144,25 @@ class GenerationService:
             constraint,
         )
 
+    @staticmethod
+    def _conversations(
+        tokenizer: Tokenizer, request: GenerationRequest
+    ) -> tuple[list[PreparedPrompt], tuple[str, ...], tuple[bool, ...]]:
+        """Each conversation's prompt, notes on all of them, and which are continued. One that fails fails all."""
+        assert not isinstance(request.input, TextInput)
+        prompts: list[PreparedPrompt] = []
+        notes: dict[str, None] = {}
+        continues: list[bool] = []
+        for place, chat in enumerate(_conversations_of(request.input)):
+            try:
+                prompt, more, continued = prepare_chat(tokenizer, chat)
+            except MillmError as error:
+                raise numbered(error, request.label, place) from error
+            prompts.append(prompt)
+            notes.update(dict.fromkeys(more))
+            continues.append(continued)
+        return prompts, tuple(notes), tuple(continues)
+
     def compile_constraint(self, model: str, asked: ResponseFormat) -> Future[CompiledConstraint]:
         """Begin to compile ``asked`` for the resident model; :meth:`prepare` then finds it at once.
 
@@ -150,7 +178,7 @@ class GenerationService:
         ``prepare``.
         """
         self._check_resident(prepared.loaded)
-        return self._scheduler.submit(prepared, sink, self._thread.wake)
+        return self._scheduler.submit(prepared, self.observers.watch(sink), self._thread.wake)
 
     # --- scoring and embeddings -------------------------------------------------------------------------------------
 
@@ -197,7 +225,7 @@ class GenerationService:
         The future raises :class:`NonFiniteLogits`, :class:`InsufficientMemory`, :class:`RequestCancelled` when the
         program ends, :class:`ModelBusy` when the model is taken away.
         """
-        return self._read(Scoring(prepared))
+        return self._read(Scoring(prepared), "scoring")
 
     def prepare_embeddings(self, request: EmbeddingRequest) -> PreparedEmbeddings:
         """Tokenize every text of ``request`` and measure all of them; nothing runs yet.
@@ -212,11 +240,12 @@ class GenerationService:
 
     def embed(self, prepared: PreparedEmbeddings) -> Future[Embedded]:
         """Queue an embeddings request; as :meth:`score`. The future raises :class:`EmbeddingVectorInvalid` too."""
-        return self._read(Embedding(prepared))
+        return self._read(Embedding(prepared), "embeddings")
 
-    def _read(self, reading: Reading[T]) -> Future[T]:
+    def _read(self, reading: Reading[T], work: Work) -> Future[T]:
         self._check_resident(reading.loaded)
         self._scheduler.submit_reading(reading, self._thread.wake)
+        self.observers.watch_reading(reading.future, work)
         return reading.future
 
     def _check_window(self, loaded: LoadedModel, prompt: PreparedPrompt) -> None:
@@ -229,7 +258,11 @@ class GenerationService:
                 remedy="Shorten the prompt.",
             )
 
-    # --- figures ----------------------------------------------------------------------------------------------------
+    # --- the queue --------------------------------------------------------------------------------------------------
+
+    def waiting_for_load(self) -> AbstractContextManager[None]:
+        """A queue place for a request whose model is being loaded. Entering it raises :class:`QueueFull`."""
+        return self._scheduler.waiting_for_load()
 
     def stats(self) -> QueueStats:
         """The queue's figures now."""
@@ -250,7 +283,8 @@ class GenerationService:
     ) -> CapturePlan | None:
         if request.activations is None:
             return None
-        require_one_answer(choices=request.choices_written, prompts=len(prompts))
+        extra = request.conversations > 1
+        require_one_answer(choices=request.choices_written, prompts=1 if extra else len(prompts), extra_messages=extra)
         return resolve_capture(
             request.activations,
             self._desk.state.attachments,
@@ -280,12 +314,23 @@ class GenerationService:
             )
         return loaded
 
+    def _caps(self, request: GenerationRequest, loaded: LoadedModel, prompts: list[PreparedPrompt]) -> tuple[int, ...]:
+        caps: list[int] = []
+        for place in range(len(prompts)):
+            try:
+                caps.append(self._cap(request, loaded, prompts, place))
+            except MillmError as error:
+                # Of several raw prompts the message names the one that is too long by itself.
+                label = request.label if request.conversations > 1 else None
+                raise numbered(error, label, place) from error
+        return tuple(caps)
+
     def _cap(self, request: GenerationRequest, loaded: LoadedModel, prompts: list[PreparedPrompt], place: int) -> int:
         window = loaded.info.context_length
         length = len(prompts[place].token_ids)
         asked = request.max_tokens
         cap = asked if asked is not None else min(window - length, self._settings.DEFAULT_MAX_TOKENS)
-        which = "The prompt" if len(prompts) == 1 else f"Prompt {place}"
+        which = f"Prompt {place}" if request.label == "prompt" else "The prompt"
         if length + max(cap, 1) > window:
             tail = f" and max_tokens asks for {asked}" if asked is not None else ""
             raise ContextLengthExceeded(
@@ -299,3 +344,7 @@ class GenerationService:
                 param="min_tokens",
             )
         return cap
+
+
+def _conversations_of(given: ChatInput | tuple[ChatInput, ...]) -> tuple[ChatInput, ...]:
+    return given if isinstance(given, tuple) else (given,)

@@ -23,10 +23,16 @@ class EngineThread:
 
     Args:
         tick: Does one piece of work and returns True while there is more; called again and again on this thread.
+        rest: Called on this thread once there has been nothing to do for ``rest_after`` seconds, and then not again
+            before there was. Negative: never.
     """
 
-    def __init__(self, tick: Callable[[], bool]) -> None:
+    def __init__(
+        self, tick: Callable[[], bool], rest: Callable[[], None] = lambda: None, rest_after: float = -1.0
+    ) -> None:
         self._tick = tick
+        self._rest = rest
+        self._rest_after = rest_after
         self._wakeup = threading.Condition()
         self._jobs: deque[tuple[Future[Any], Callable[[], None]]] = deque()
         self._poked = False
@@ -75,11 +81,14 @@ class EngineThread:
         return future
 
     def _run(self) -> None:
-        more = False
+        more, rested = False, True
         while True:
             with self._wakeup:
-                while not (more or self._poked or self._jobs or self._stopping):
-                    self._wakeup.wait()
+                idle = False
+                while not (more or self._poked or self._jobs or self._stopping or idle):
+                    patience = None if rested or self._rest_after < 0 else self._rest_after
+                    idle = not self._wakeup.wait(patience)
+                idle = idle and not (self._poked or self._jobs or self._stopping)
                 self._poked = False
                 jobs = list(self._jobs)
                 self._jobs.clear()
@@ -92,8 +101,12 @@ class EngineThread:
                     job()
             if stopping:
                 return
+            rested = idle
             try:
-                more = self._tick()
+                if idle:
+                    self._rest()
+                else:
+                    more = self._tick()
             except Exception:
                 # A tick answers for its own requests; whatever gets here is a bug, and the thread must outlive it.
                 log.exception("a tick of the engine failed")

@@ -22,6 +22,7 @@ from engine.library.repositories.attach_sets import AttachSetRepository
 from engine.library.repositories.circuits import CircuitRepository
 from engine.library.repositories.claims import ClaimRepository
 from engine.library.repositories.conversations import ConversationRepository
+from engine.library.repositories.experiments import ExperimentRepository
 from engine.library.repositories.labels import LabelRepository
 from engine.library.repositories.models import ModelRepository
 from engine.library.repositories.profiles import ProfileRepository
@@ -56,6 +57,7 @@ class Library:
         self.circuits = CircuitRepository(sessions)
         self.claims = ClaimRepository(sessions)
         self.conversations = ConversationRepository(sessions)
+        self.experiments = ExperimentRepository(sessions)
         self.state = StateRepository(sessions)
 
     @classmethod

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from engine.errors import EngineUnsupported, InvalidParameter
+from engine.errors import InvalidParameter
 from engine.models.architecture import check_generative_architecture
 from engine.models.findings import DOWNLOAD_AGAIN, PERMISSIONS, Findings
 from engine.models.names import NON_GENERATIVE_TAGS, TEXT_GENERATION, shortened
@@ -120,6 +120,39 @@ def inspect_checkpoint(path: Path) -> CheckpointReport:
     )
 
 
+@dataclass(frozen=True)
+class ConfigFacts:
+    """What a config.json says, before the weights are here; 0 and None where it is silent."""
+
+    architecture: str | None
+    model_type: str | None
+    context_length: int
+    vocab_size: int
+    n_layers: int
+    d_model: int
+    kv_width: int
+    dtype: str | None
+    quantization_method: str | None
+
+
+def read_config_facts(config: Mapping[str, Any]) -> ConfigFacts:
+    """What ``config``, a parsed config.json, says about the model."""
+    sizes = _sizes(Findings(Path()), config)
+    names = config.get("architectures")
+    stated = config.get("dtype") or config.get("torch_dtype")
+    return ConfigFacts(
+        architecture=names[0] if isinstance(names, list) and names and isinstance(names[0], str) else None,
+        model_type=model_type if isinstance(model_type := config.get("model_type"), str) else None,
+        context_length=sizes["context_length"],
+        vocab_size=sizes["vocab_size"],
+        n_layers=sizes["n_layers"],
+        d_model=sizes["d_model"],
+        kv_width=_kv_width(sizes),
+        dtype=stated if isinstance(stated, str) else None,
+        quantization_method=_quantization_method(config),
+    )
+
+
 def refuse_system_folder(path: Path) -> None:
     """Raise :class:`InvalidParameter` for a path in a folder of the operating system, also by way of a link."""
     if sys.platform == "win32":
@@ -143,14 +176,6 @@ def _require_folder(path: Path) -> None:
             os.listdir(path)
             # A folder may be listed and still not be entered; asked once here instead of failing at each file.
             os.stat(os.path.join(path, "."))
-        elif path.suffix.lower() == ".gguf":
-            raise EngineUnsupported(
-                f"{path.name} is a GGUF file, and only transformers checkpoints can be imported so far.",
-                param="local_path",
-                details={"path": str(path), "engine": "llamacpp"},
-                remedy="Choose the folder of the same model in transformers format; "
-                "GGUF import comes with the llama.cpp engine.",
-            )
         else:
             findings.add("it is a file, not a folder", _FOLDER)
     except (OSError, ValueError) as error:

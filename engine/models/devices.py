@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,9 +76,9 @@ def choose_dtype(choice: DtypeChoice, device: torch.device, checkpoint: torch.dt
     return checkpoint, "the checkpoint's own format"
 
 
-def place(device: DeviceChoice, dtype: DtypeChoice, checkpoint: torch.dtype) -> Placement:
-    """Device and number format for a checkpoint stored as ``checkpoint``."""
-    chosen = choose_device(device)
+def place(device: DeviceChoice, dtype: DtypeChoice, checkpoint: torch.dtype, *, gpu: int | None = None) -> Placement:
+    """Device and number format for a checkpoint stored as ``checkpoint``; ``gpu`` names a card and wins."""
+    chosen = choose_device(device) if gpu is None else torch.device("cuda", gpu)
     number_format, reason = choose_dtype(dtype, chosen, checkpoint)
     return Placement(chosen, number_format, reason)
 
@@ -106,6 +107,12 @@ def available_memory(device: torch.device) -> int:
         free, _total = torch.cuda.mem_get_info(device)
         return int(free)
     return int(psutil.virtual_memory().available)
+
+
+def on_device(whole_numbers: Sequence[Any], device: torch.device) -> torch.Tensor:
+    """Ids or positions as int64 on ``device``; a GPU takes them from pinned memory, so nobody waits for the copy."""
+    host = torch.tensor(whole_numbers, dtype=torch.long, pin_memory=device.type == "cuda")
+    return host.to(device, non_blocking=True)
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -10,6 +10,7 @@ shared at any length, which the library's own sliding cache does not allow.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,8 +18,25 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import Cache, CacheLayerMixin
 
+from engine.models.devices import on_device
+
+log = logging.getLogger(__name__)
+
 INITIAL_CAPACITY = 128
 """Slots of a new row; grows by doubling."""
+
+
+def slots_taken(lengths: Sequence[int]) -> int:
+    """Slots of a slab that has grown to hold rows of ``lengths``: rows and capacity are doubled, never less."""
+    if not lengths:
+        return 0
+    return _doubled(1, len(lengths)) * _doubled(INITIAL_CAPACITY, max(lengths))
+
+
+def _doubled(size: int, needed: int) -> int:
+    while size < needed:
+        size *= 2
+    return size
 
 
 class SlabLayer(CacheLayerMixin):
@@ -45,9 +63,9 @@ class SlabLayer(CacheLayerMixin):
             self.lazy_initialization(key_states, value_states)
         assert self.keys is not None and self.values is not None
         step = self._slab.step
-        if step.rows == 1:
-            self.keys[0, :, step.start : step.end] = key_states[0]
-            self.values[0, :, step.start : step.end] = value_states[0]
+        if step.width > 1 or step.rows == 1:
+            self.keys[: step.rows, :, step.start : step.end] = key_states
+            self.values[: step.rows, :, step.start : step.end] = value_states
         else:
             self.keys[step.row_index, :, step.slot_index] = key_states[:, :, 0]
             self.values[step.row_index, :, step.slot_index] = value_states[:, :, 0]
@@ -71,6 +89,13 @@ class SlabLayer(CacheLayerMixin):
         assert self.keys is not None and self.values is not None
         self.keys[row, :, :length] = other.keys[0, :, :length]
         self.values[row, :, :length] = other.values[0, :, :length]
+
+    def take(self, other: SlabLayer, row: int, length: int) -> None:
+        """Hold a copy of ``other``'s ``row``, its first ``length`` slots, in a block that is exactly that large."""
+        assert other.keys is not None and other.values is not None
+        self.keys = other.keys[row : row + 1, :, :length].clone()
+        self.values = other.values[row : row + 1, :, :length].clone()
+        self.is_initialized = True
 
     def move(self, source: int, target: int, length: int) -> None:
         """Copy row ``source`` over row ``target`` of the same block."""
@@ -112,7 +137,7 @@ class SlabLayer(CacheLayerMixin):
 class Step:
     """Where one forward reads and writes: rows 0…rows−1, ``width`` new tokens each, starting at ``starts``.
 
-    Several rows take one token each; a single row may take many.
+    Rows of different lengths take one token each; rows of one length may take many.
     """
 
     def __init__(self, starts: Sequence[int], width: int, device: torch.device) -> None:
@@ -120,7 +145,7 @@ class Step:
         self.width = width
         self.start = starts[0]
         self.end = max(starts) + width
-        starts_tensor = torch.tensor(starts, dtype=torch.long).to(device, non_blocking=True)
+        starts_tensor = on_device(starts, device)
         offsets = torch.arange(width, device=device)
         self.positions = starts_tensor[:, None] + offsets[None, :]
         """Token positions ``[rows, width]``."""
@@ -157,8 +182,8 @@ class KVSlab(Cache):
 
     def begin(self, width: int) -> Step:
         """Plan a forward of ``width`` tokens on every row, growing the block where needed."""
-        if len(self.lengths) != 1 and width != 1:
-            raise ValueError("several rows take one token each")
+        if width != 1 and len(set(self.lengths)) != 1:
+            raise ValueError("rows of different lengths take one token each")
         self.step = Step(self.lengths, width, self.device)
         self._reserve(self.allocated_rows, self.step.end)
         return self.step
@@ -167,20 +192,35 @@ class KVSlab(Cache):
         """The planned forward went well: its tokens now belong to the rows."""
         self.lengths = [length + self.step.width for length in self.lengths]
 
+    def cut(self, lengths: Sequence[int]) -> None:
+        """Forget what lies past ``lengths``. Such slots are written anew before anyone may look at them."""
+        if any(not 0 <= new <= old for new, old in zip(lengths, self.lengths, strict=True)):
+            raise ValueError(f"rows of {self.lengths} tokens cannot be cut to {list(lengths)}")
+        self.lengths = list(lengths)
+
     def join(self, other: KVSlab) -> int:
         """Copy the single row of ``other`` to the end; returns its number."""
         (length,) = other.lengths
         row = len(self.lengths)
-        rows = self.allocated_rows
-        while rows <= row:
-            rows *= 2
-        self._reserve(rows, max(length, 1))
+        self._reserve(_doubled(self.allocated_rows, row + 1), max(length, 1))
         for mine, theirs in zip(self.slab_layers, other.slab_layers, strict=True):
             # Layers that share another layer's KV (Gemma 3n and the like) never fill their own.
             if theirs.is_initialized:
                 mine.adopt(theirs, row, length)
         self.lengths.append(length)
         return row
+
+    def fork(self, row: int, length: int) -> KVSlab:
+        """A slab of its own with a copy of the first ``length`` tokens of ``row``; not a slot larger than that."""
+        if not 0 < length <= self.lengths[row]:
+            raise ValueError(f"row {row} holds {self.lengths[row]} tokens, not {length}")
+        copy = KVSlab(len(self.slab_layers), self.device, 1)
+        copy.lengths = [length]
+        copy.capacity = length
+        for mine, theirs in zip(copy.slab_layers, self.slab_layers, strict=True):
+            if theirs.is_initialized:
+                mine.take(theirs, row, length)
+        return copy
 
     def leave(self, row: int) -> None:
         """Remove ``row``; the last row takes its place."""
@@ -193,14 +233,33 @@ class KVSlab(Cache):
             layer.clear(last, 0, kept)
         self.lengths[row] = kept
         self.lengths.pop()
+        self._give_back()
+
+    def _give_back(self) -> None:
+        """Halve a block of which a quarter would do, so that one long answer does not hold its room for all that come
+        after it. Halves, since what is left may grow again: a copy is paid for by as many tokens or leaves before it.
+        """
+        rows, capacity = self.allocated_rows, self.capacity
+        if rows >= 4 * max(1, len(self.lengths)):
+            rows //= 2
+        if capacity >= 4 * max(INITIAL_CAPACITY, *self.lengths, 1):
+            capacity //= 2
+        try:
+            self._resize(rows, capacity)
+        except (RuntimeError, MemoryError) as error:
+            # No room for the smaller copy: the layers not reached stay larger than they need be, which harms nothing.
+            log.debug("a block of keys and values could not be made smaller: %s", error)
 
     def _reserve(self, rows: int, slots: int) -> None:
-        capacity = self.capacity
-        while capacity < slots:
-            capacity *= 2
+        self._resize(rows, _doubled(self.capacity, slots))
+
+    def _resize(self, rows: int, capacity: int) -> None:
         if rows == self.allocated_rows and capacity == self.capacity:
             return
         used_rows, used_slots = len(self.lengths), max(self.lengths, default=0)
+        smaller = rows <= self.allocated_rows and capacity <= self.capacity
+        if smaller:
+            self.allocated_rows, self.capacity = rows, capacity
         for layer in self.slab_layers:
             layer.resize(rows, capacity, used_rows, used_slots)
         self.allocated_rows, self.capacity = rows, capacity

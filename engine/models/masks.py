@@ -45,15 +45,18 @@ def allowed(kind: str, step: Step, config: Any) -> Tensor:
     return mask
 
 
-def step_masks(kinds: tuple[str, ...], step: Step, config: Any, *, additive: torch.dtype | None) -> Any:
+def step_masks(
+    kinds: tuple[str, ...], step: Step, config: Any, *, additive: torch.dtype | None, floor: float | None = None
+) -> Any:
     """The ``attention_mask`` argument for a forward: a tensor for one kind, a dict for several.
 
     Args:
-        additive: None for boolean masks (sdpa). A dtype for masks that are added to the scores (eager).
+        additive: None for boolean masks. A dtype for masks that are added to the scores.
+        floor: What is added where a query may not look; None: the least finite number.
     """
     masks = {kind: allowed(kind, step, config) for kind in kinds}
     if additive is not None:
-        floor = torch.finfo(additive).min
+        floor = torch.finfo(additive).min if floor is None else floor
         masks = {
             kind: torch.zeros(mask.shape, dtype=additive, device=mask.device).masked_fill_(~mask, floor)
             for kind, mask in masks.items()

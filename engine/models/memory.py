@@ -28,15 +28,32 @@ class MemoryPlan:
         return self.weights + self.kv + self.working
 
 
-def plan(params: int, dtype: str, *, n_layers: int, kv_width: int, context_length: int) -> MemoryPlan:
+def plan(
+    params: int,
+    dtype: str,
+    *,
+    n_layers: int,
+    kv_width: int,
+    context_length: int,
+    bytes_per_weight: float | None = None,
+) -> MemoryPlan:
     """Estimate for ``params`` parameters in ``dtype``.
 
-    ``kv_width`` is kv_heads × head_dim; a token's KV takes 2 × n_layers × kv_width values.
+    ``kv_width`` is kv_heads × head_dim; a token's KV takes 2 × n_layers × kv_width values. ``bytes_per_weight``: of
+    weights that are quantised while loading, where only the KV is in ``dtype``.
     """
     size = BYTES_PER_VALUE.get(dtype, 4)
-    weights = params * size
+    weights = int(params * (size if bytes_per_weight is None else bytes_per_weight))
+    return plan_of_weights(weights, size, n_layers=n_layers, kv_width=kv_width, context_length=context_length)
+
+
+def plan_of_weights(
+    weights: int, kv_value_bytes: float, *, n_layers: int, kv_width: int, context_length: int
+) -> MemoryPlan:
+    """Estimate for ``weights`` bytes of weights, such as a GGUF file, and KV of ``kv_value_bytes`` a value."""
     tokens = min(MIN_CONTEXT, context_length)
-    return MemoryPlan(weights, 2 * n_layers * kv_width * size * tokens, tokens, int(weights * WORKING_SHARE))
+    kv = int(2 * n_layers * kv_width * kv_value_bytes * tokens)
+    return MemoryPlan(weights, kv, tokens, int(weights * WORKING_SHARE))
 
 
 def check_fits(name: str, needed: MemoryPlan, available: int, device: str) -> None:

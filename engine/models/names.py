@@ -93,7 +93,9 @@ def check_custom_name(name: str) -> str:
 
 
 def resolve_name(name: str, records: Sequence[ModelRecord]) -> ModelRecord:
-    """The one model that ``name`` means: an exact name, or a GGUF's name without its tag while only one has it.
+    """The one model that ``name`` means: an exact name, or a name without its tag while only one has it.
+
+    Tags are those of GGUF files (``smol:Q4_1``) and of checkpoints held at another level (``smol:Q8``).
 
     Raises :class:`AmbiguousModelName` (``param`` None) listing the tags, :class:`ModelNotFound` (``param`` ``model``)
     listing available names.
@@ -139,8 +141,10 @@ def shortened(name: str) -> str:
 
 
 def _is_variant(record: ModelRecord, bare: str) -> bool:
-    if not record.gguf_label or not bare:
+    if not bare:
         return False
+    if record.gguf_label is None:
+        return record.quantization is not None and record.name == f"{bare}:{record.quantization}"
     # By the repository too, so that rows a person renamed still answer to where they came from.
     return record.name == f"{bare}:{record.gguf_label}" or (record.repo_id or "").rpartition("/")[2] == bare
 

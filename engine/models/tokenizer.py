@@ -40,6 +40,9 @@ class Tokenizer:
         extra_eos: End tokens the model's generation config declares; joined with the tokenizer's own.
     """
 
+    takes_variables = True
+    """Whether a request may set variables of the chat template."""
+
     def __init__(self, inner: Any, extra_eos: Iterable[int] = ()) -> None:
         self._inner = inner
         self._backend: Any = getattr(inner, "backend_tokenizer", None) if getattr(inner, "is_fast", False) else None
@@ -91,10 +94,15 @@ class Tokenizer:
             raise _unreadable(folder, None)
         return cls(inner, extra_eos)
 
-    def copy_of_inner(self) -> Any:
-        """A copy of the transformers tokenizer, for a library that wants one and may change it."""
+    def constraint_vocabulary(self) -> tuple[Any, int]:
+        """The vocabulary as llguidance takes it, and the one end token it knows. Raises whatever the library does."""
+        from llguidance.hf import from_tokenizer
+
         with self._encode_lock:
-            return copy.deepcopy(self._inner)
+            inner = copy.deepcopy(self._inner)
+        if inner.eos_token_id is None:
+            inner.eos_token = inner.convert_ids_to_tokens(min(self.eos_ids))
+        return from_tokenizer(inner), int(inner.eos_token_id)
 
     # --- text to tokens -----------------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import gc
 import inspect
 import logging
+import math
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -23,14 +24,15 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.cache_utils import DynamicCache
 
 from engine.errors import CheckpointInvalid, InsufficientMemory, MillmError, ModelLoadFailed
-from engine.models.backend import Capabilities, KVStore, ModelInfo
+from engine.models.backend import Capabilities, KvNeed, KVStore, ModelInfo
 from engine.models.devices import (
     Placement,
     describe_device,
     is_out_of_memory,
+    on_device,
     release_cached_memory,
 )
-from engine.models.kv import KVSlab, Step
+from engine.models.kv import KVSlab, Step, slots_taken
 from engine.models.load_progress import Report, reporting_bars
 from engine.models.masks import MASKABLE, attention_kinds, step_masks
 from engine.models.residual import PassWork, ResidualHooks
@@ -88,8 +90,11 @@ class TransformersBackend:
         self.device: torch.device = model.device
         self.dtype: torch.dtype = model.dtype
         self._kinds = attention_kinds(self._config)
-        # `additive` follows what the library chose: eager adds the mask to the scores, sdpa takes a boolean one.
-        self._additive = self.dtype if self._config._attn_implementation == "eager" else None
+        # The library chose: eager adds the mask to the scores; sdpa takes a boolean one too, but turns it into what it
+        # adds (−∞) in every layer anew on a CPU, so it is made once for all of them.
+        eager = self._config._attn_implementation == "eager"
+        self._additive = self.dtype if eager or self.device.type == "cpu" else None
+        self._mask_floor = None if eager else -math.inf
         accepted = inspect.signature(model.forward).parameters
         # transformers 5.24 renamed `past_key_values`; the old name still works there but warns.
         self._cache_name = "cache" if "cache" in accepted else "past_key_values"
@@ -98,14 +103,23 @@ class TransformersBackend:
         self._hooks = ResidualHooks(model, self._n_layers())
         self.capabilities = self._find_capabilities()
         self.info = self._describe()
+        self.kv_bytes_per_token = 2 * self._n_layers() * _kv_width(self._config) * self.dtype.itemsize
+        self.kv_cells: int | None = None
 
     # --- loading ----------------------------------------------------------------------------------------------------
 
     @classmethod
     def load(
-        cls, folder: Path, placement: Placement, report: Report, *, trust_remote_code: bool = False
+        cls,
+        folder: Path,
+        placement: Placement,
+        report: Report,
+        *,
+        trust_remote_code: bool = False,
+        quantization: Any = None,
     ) -> TransformersBackend:
-        """Load ``folder`` (config, tokenizer, safetensors) to ``placement``.
+        """Load ``folder`` (config, tokenizer, safetensors) to ``placement``; ``quantization`` is the library's
+        configuration for quantising on the way, or None.
 
         ``report`` is called with (share 0–1, stage); an error it raises ends the load. Raises
         :class:`ModelLoadFailed` or :class:`InsufficientMemory` with the cause in the message,
@@ -114,6 +128,10 @@ class TransformersBackend:
         try:
             report(0.0, "Reading the tokenizer")
             config = AutoConfig.from_pretrained(folder, trust_remote_code=trust_remote_code)
+            # Weights that are quantised on the way are made on their device and cannot be moved afterwards.
+            quantized: dict[str, Any] = {}
+            if quantization is not None:
+                quantized = {"quantization_config": quantization, "device_map": {"": placement.device}}
             with reporting_bars(report):
                 model, found = AutoModelForCausalLM.from_pretrained(
                     folder,
@@ -124,10 +142,12 @@ class TransformersBackend:
                     # Gaps and misfits are refused by name below; the library's own error names nothing.
                     ignore_mismatched_sizes=True,
                     output_loading_info=True,
+                    **quantized,
                 )
             _refuse_gaps(folder, found)
             report(1.0, f"Moving to {placement.device}")
-            model.to(placement.device)
+            if quantization is None:
+                model.to(placement.device)
             model.eval()
             tokenizer = Tokenizer.load(folder, _declared_eos(model))
             with torch.inference_mode():
@@ -154,7 +174,7 @@ class TransformersBackend:
         if not self._positions:
             return Capabilities(False, "the model takes no token positions")
         if self._config.model_type in PROVEN:
-            return Capabilities(True)
+            return Capabilities(True, reads_together=True)
         return self._probe()
 
     def _probe(self) -> Capabilities:
@@ -200,7 +220,7 @@ class TransformersBackend:
             d_model=int(self._config.hidden_size),
             vocab_size=vocab,
             context_length=int(getattr(self._config, "max_position_embeddings", 0) or 2048),
-            num_parameters=sum(p.numel() for p in parameters),
+            num_parameters=int(self._model.num_parameters()),
             memory_bytes=sum(p.nbytes for p in parameters) + sum(b.nbytes for b in self._model.buffers()),
             device=describe_device(self.device),
             dtype=str(self.dtype).removeprefix("torch."),
@@ -211,8 +231,14 @@ class TransformersBackend:
 
     # --- running ----------------------------------------------------------------------------------------------------
 
-    def new_store(self) -> KVStore:
-        """An empty store of one row."""
+    def kv_tokens(self, needs: Sequence[KvNeed]) -> int:
+        """Slots that slabs of these rows take: the batch as one block, every other row by itself."""
+        batched = [need.tokens for need in needs if need.batched and self.capabilities.batching]
+        apart = [need.tokens for need in needs if not (need.batched and self.capabilities.batching)]
+        return slots_taken(batched) + sum(slots_taken([tokens]) for tokens in apart)
+
+    def new_store(self, *, alone: bool = False, tokens: int = 0) -> KVStore:
+        """An empty store of one row. Every row here computes as if it were alone."""
         if not self.capabilities.batching:
             return LibraryStore(self._model.config)
         return KVSlab(self._n_layers(), self.device, 1)
@@ -231,6 +257,44 @@ class TransformersBackend:
             output = self._model(input_ids=ids, use_cache=True, **{self._cache_name: store.cache}, **self._keep_last())
             store.lengths[0] += len(token_ids)
             return cast(Tensor, output.logits[0, -1].float())
+
+    def read_together(
+        self, prompts: Sequence[Sequence[int]], work: PassWork | None = None
+    ) -> tuple[list[KVStore], Tensor]:
+        """Read several prompts in one forward, padded at their ends; a store for each, and ``[prompts, vocab]``.
+
+        A padded position comes after all real ones of its row, so none of them looks at it.
+        """
+        lengths = [len(prompt) for prompt in prompts]
+        width = max(lengths)
+        padded = [[*prompt, *([prompt[-1]] * (width - len(prompt)))] for prompt in prompts]
+        with torch.inference_mode(), self._guarded(width, len(prompts)), self._hooks.working(work):
+            slab = KVSlab(self._n_layers(), self.device, len(prompts))
+            ids = on_device(padded, self.device)
+            step = slab.begin(width)
+            lasts = sorted({length - 1 for length in lengths})
+            keep = {self._keep: on_device(lasts, self.device)} if self._keep else {}
+            output = self._model(input_ids=ids, **self._slab_arguments(slab, step), **keep)
+            slab.commit()
+            slab.cut(lengths)
+            places = [lasts.index(length - 1) if self._keep else length - 1 for length in lengths]
+            rows = torch.arange(len(prompts), device=self.device)
+            logits = cast(Tensor, output.logits[rows, on_device(places, self.device)].float())
+            return [slab.fork(row, length) for row, length in enumerate(lengths)], logits
+
+    def extend_all(self, store: KVStore, token_ids: Sequence[int], work: PassWork | None = None) -> Tensor:
+        """As :meth:`extend`, with the logits after each of the tokens: float32 ``[tokens, vocab]``."""
+        with torch.inference_mode(), self._guarded(len(token_ids), 1), self._hooks.working(work):
+            ids = torch.tensor([list(token_ids)], device=self.device)
+            if isinstance(store, KVSlab):
+                step = store.begin(len(token_ids))
+                output = self._model(input_ids=ids, **self._slab_arguments(store, step))
+                store.commit()
+            else:
+                assert isinstance(store, LibraryStore)
+                output = self._model(input_ids=ids, use_cache=True, **{self._cache_name: store.cache})
+                store.lengths[0] += len(token_ids)
+            return cast(Tensor, output.logits[0].float())
 
     def hidden(self, store: KVStore, token_ids: Sequence[int]) -> Tensor:
         """Feed tokens to the one row of ``store``; their states after the final norm, float32 ``[tokens, d_model]``."""
@@ -259,6 +323,13 @@ class TransformersBackend:
         with torch.inference_mode(), self._guarded(store.lengths[0], 1):
             return batch.join(store)
 
+    def fork(self, store: KVStore, row: int, length: int) -> KVStore | None:
+        """A copy of the first ``length`` tokens of a row; None on the library's cache, which cannot be cut."""
+        if not isinstance(store, KVSlab):
+            return None
+        with torch.inference_mode(), self._guarded(length, 1):
+            return store.fork(row, length)
+
     def leave(self, batch: KVStore, row: int) -> None:
         """Remove a row; the last one takes its number."""
         assert isinstance(batch, KVSlab)
@@ -281,12 +352,10 @@ class TransformersBackend:
         release_cached_memory(self.device)
 
     def _extend_slab(self, slab: KVSlab, token_ids: Sequence[int]) -> Tensor:
-        ids = torch.tensor([list(token_ids)], dtype=torch.long).to(self.device, non_blocking=True)
-        return self._forward_slab(slab, ids)[0]
+        return self._forward_slab(slab, on_device([list(token_ids)], self.device))[0]
 
     def _decode_slab(self, slab: KVSlab, token_ids: Sequence[int]) -> Tensor:
-        ids = torch.tensor(list(token_ids), dtype=torch.long).to(self.device, non_blocking=True)
-        return self._forward_slab(slab, ids[:, None])
+        return self._forward_slab(slab, on_device([[token] for token in token_ids], self.device))
 
     def _forward_slab(self, slab: KVSlab, ids: Tensor) -> Tensor:
         """One forward over all rows of ``slab``; ``ids`` is ``[rows, width]``. Returns ``[rows, vocab]`` float32."""
@@ -297,7 +366,9 @@ class TransformersBackend:
 
     def _slab_arguments(self, slab: KVSlab, step: Step) -> dict[str, Any]:
         return {
-            "attention_mask": step_masks(self._kinds, step, self._config, additive=self._additive),
+            "attention_mask": step_masks(
+                self._kinds, step, self._config, additive=self._additive, floor=self._mask_floor
+            ),
             "position_ids": step.positions,
             "use_cache": True,
             self._cache_name: slab,
@@ -340,6 +411,13 @@ class _MemoryGuard:
             },
             remedy="Ask for fewer tokens, send fewer requests at once, or load a smaller model.",
         ) from error
+
+
+def _kv_width(config: Any) -> int:
+    """Values that a token's keys take in one layer."""
+    heads = int(config.num_attention_heads)
+    width = int(getattr(config, "head_dim", None) or config.hidden_size // heads)
+    return int(getattr(config, "num_key_value_heads", None) or heads) * width
 
 
 def _declared_eos(model: Any) -> list[int]:

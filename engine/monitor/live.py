@@ -1,8 +1,10 @@
 """The live monitor: which features fire at each token, for every attached SAE, with history, statistics and events.
 
 Only what arrives at a layer is read, before that layer's own steering. One record per SAE and token: each token of an
-answer, and of a prompt the last position only, since that is where the answer begins. A pass costs one encoding per
-SAE for all its rows together, one choice of the strongest features on the device, and one transfer.
+answer, and of a prompt the last position only, since that is where the answer begins. A pass leaves its residual
+vectors; they are encoded, and records and figures made of them, for several passes at once: when an event is due, when
+enough have come together, or when somebody asks. Nothing is left out, and whoever reads finds all passes that have
+ended.
 
 Observers run on the engine thread; everything else may be called from any thread. Torch is imported by the first pass.
 """
@@ -12,7 +14,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import islice
@@ -22,15 +25,17 @@ from engine.errors import SaeNotAttached
 from engine.events import ActivationObserved, EventBus, FeatureActivation, MonitoringStateChanged
 from engine.monitor.checks import check_bool, check_features, check_features_of_any, check_whole, feature_list
 from engine.monitor.errors import listed, pairs
+from engine.monitor.peaks import FeaturePeaks, PeakMemory
 from engine.monitor.records import (
     ActivationRecord,
     FeatureStatistics,
     Metric,
+    MonitoringCost,
     MonitoringState,
     MonitoringStatistics,
 )
 from engine.monitor.rows import NO_OBSERVERS, Observers, RowInfo
-from engine.monitor.watch import PassReading, Series, Watch
+from engine.monitor.watch import PassReading, Series, Watch, taken_in
 from engine.saes.attachment import Attachment
 
 if TYPE_CHECKING:
@@ -38,6 +43,12 @@ if TYPE_CHECKING:
 
 EVENT_INTERVAL = 0.1
 """Seconds between two ``monitoring:activation`` events, at least."""
+
+MOST_PASSES = 16
+"""Passes whose residual vectors are held before they are encoded."""
+
+MOST_VALUES = 1 << 19
+"""Activations made at once at most, over all SAEs, as far as one pass does not make more."""
 
 MAX_HISTORY = 1000
 MAX_TOP_K = 1000
@@ -61,6 +72,7 @@ class LiveMonitor:
         events: Where :class:`MonitoringStateChanged` and :class:`ActivationObserved` go.
         clock: Seconds of a steady clock; spaces the events.
         now: The time records carry (UTC).
+        stopwatch: Seconds of the clock by which reading is measured.
     """
 
     def __init__(
@@ -69,10 +81,12 @@ class LiveMonitor:
         *,
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        stopwatch: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._events = events
         self._clock = clock
         self._now = now
+        self._stopwatch = stopwatch
         self._lock = threading.Lock()
         self._config = _Config()
         self._attachments: tuple[Attachment, ...] = ()
@@ -81,6 +95,10 @@ class LiveMonitor:
         self._history: deque[ActivationRecord] = deque(maxlen=self._config.history_size)
         self._last_event: float | None = None
         self._turn = 0
+        self._recorded = 0
+        self._peaks = PeakMemory()
+        self._pending: list[tuple[PassReading, datetime]] = []
+        self._cost = MonitoringCost(0, 0.0)
 
     # --- settings ---------------------------------------------------------------------------------------------------
 
@@ -107,7 +125,7 @@ class LiveMonitor:
         check_bool("enabled", enabled)
         chosen = feature_list(features)
         config = _Config(enabled, chosen, history_size, top_k, sae_id, layer)
-        with self._lock:
+        with self._up_to_date():
             matching = self._matching(sae_id, layer, self._attachments)
             if not matching and (enabled or chosen is not None or sae_id is not None or layer is not None):
                 raise self._not_attached(sae_id, layer)
@@ -120,7 +138,7 @@ class LiveMonitor:
     def set_enabled(self, enabled: bool) -> MonitoringState:
         """Turn it on or off and leave the rest as it is. Raises :class:`SaeNotAttached` when nothing can be watched."""
         check_bool("enabled", enabled)
-        with self._lock:
+        with self._up_to_date():
             if enabled and not self._series:
                 raise self._not_attached(self._config.sae_id, self._config.layer)
             changed = self._apply(replace(self._config, enabled=enabled), self._attachments)
@@ -135,12 +153,13 @@ class LiveMonitor:
         watched too, unless certain ones were chosen; of chosen features those it has. When nothing that was watched is
         left, the monitor goes off and forgets what was chosen; the history stays.
         """
-        with self._lock:
+        with self._up_to_date():
             config = self._config
             kept = {(each.sae_id, each.layer) for each in attachments}
             watched = {(each.attachment.sae_id, each.attachment.layer) for each in self._series}
             if watched and not watched & kept:
                 config = replace(config, enabled=False, features=None, sae_id=None, layer=None)
+            self._peaks.keep(kept)
             changed = self._apply(config, tuple(attachments))
             state = self._state()
         self._publish_state(state, changed)
@@ -169,25 +188,52 @@ class LiveMonitor:
             return NO_OBSERVERS
         some = len(places) < len(rows)
         read = [rows[place] for place in places]
-        return PassReading(watch, read, places if some else None, len(rows), self._finish).observers()
+        where = places if some else None
+        return PassReading(watch, read, where, len(rows), self._finish, self._stopwatch).observers()
 
     def _finish(self, reading: PassReading) -> None:
         """Every layer of a pass was read: keep it, unless what is watched has changed meanwhile."""
-        records = reading.records(self._now())
+        event = None
         time_now = self._clock()
         with self._lock:
             if self._watch is not reading.watch:
                 return
-            reading.count()
-            self._history.extend(records)
-            event = self._due_event(records, len(reading.watch.series), time_now)
+            self._pending.append((reading, self._now()))
+            due = self._last_event is None or time_now - self._last_event >= EVENT_INTERVAL
+            if due or len(self._pending) >= MOST_PASSES or self._pending_values() >= MOST_VALUES:
+                records = self._take_in()
+                event = self._event(records, len(reading.watch.series), time_now) if due else None
         if event is not None:
             self._events.publish(event)
 
-    def _due_event(self, records: Sequence[ActivationRecord], saes: int, time_now: float) -> ActivationObserved | None:
-        """The newest record of one SAE, the SAEs taking turns; None while the last event is too fresh."""
-        if self._last_event is not None and time_now - self._last_event < EVENT_INTERVAL:
-            return None
+    def _pending_values(self) -> int:
+        return sum(reading.values for reading, _ in self._pending)
+
+    def _take_in(self) -> list[ActivationRecord]:
+        """Make records and figures of the passes read since the last time; the lock is held."""
+        if not self._pending:
+            return []
+        began = self._stopwatch()
+        readings, times = zip(*self._pending, strict=True)
+        self._pending.clear()
+        records = taken_in(readings, times)
+        self._history.extend(records)
+        self._recorded += len(records)
+        self._peaks.add(records)
+        spent = sum(reading.seconds for reading in readings) + self._stopwatch() - began
+        tokens = len(records) // len(readings[0].watch.series)
+        self._cost = MonitoringCost(self._cost.tokens + tokens, self._cost.seconds + spent)
+        return records
+
+    @contextmanager
+    def _up_to_date(self) -> Iterator[None]:
+        """The lock, with nothing left to be taken in."""
+        with self._lock:
+            self._take_in()
+            yield
+
+    def _event(self, records: Sequence[ActivationRecord], saes: int, time_now: float) -> ActivationObserved:
+        """The newest record of one SAE, the SAEs taking turns."""
         self._last_event = time_now
         record = records[len(records) - saes + self._turn % saes]
         self._turn += 1
@@ -206,13 +252,47 @@ class LiveMonitor:
     def history(self, limit: int = 50, request_id: str | None = None) -> list[ActivationRecord]:
         """The newest records first, at most ``limit`` (1–1000), of one request or of all."""
         check_whole("limit", limit, 1, MAX_HISTORY)
-        with self._lock:
+        with self._up_to_date():
             wanted = (each for each in reversed(self._history) if request_id in (None, each.request_id))
             return list(islice(wanted, limit))
 
+    def since(self, number: int) -> tuple[int, list[ActivationRecord]]:
+        """How many records there were in all so far, and those after the first ``number``, oldest first.
+
+        For a reader that comes again and again with the number it was given last. Records that have left the history
+        meanwhile are missing.
+        """
+        with self._up_to_date():
+            new = min(max(self._recorded - number, 0), len(self._history))
+            return self._recorded, list(islice(self._history, len(self._history) - new, None))
+
+    def cost(self) -> MonitoringCost:
+        """What reading has cost since what is watched last changed, or the figures were cleared.
+
+        On a device that works behind the program's back the figure holds the wait for what was under way.
+        """
+        with self._up_to_date():
+            return self._cost
+
+    def peaks(self, sae_id: str, layer: int, *, limit: int = 50) -> tuple[FeaturePeaks, ...]:
+        """The features of an SAE that fired most since they were last cleared, each with its strongest tokens."""
+        check_whole("limit", limit, 1, MAX_HISTORY)
+        with self._up_to_date():
+            return self._peaks.strongest(sae_id, layer, limit)
+
+    def peaks_of(self, sae_id: str, layer: int, feature_idx: int) -> FeaturePeaks:
+        """One feature's strongest tokens since they were last cleared."""
+        with self._up_to_date():
+            return self._peaks.of(sae_id, layer, feature_idx)
+
+    def clear_peaks(self) -> int:
+        """Forget the strongest tokens of all features; returns how many tokens there were."""
+        with self._up_to_date():
+            return self._peaks.clear()
+
     def clear_history(self) -> int:
         """Forget all records; returns how many there were."""
-        with self._lock:
+        with self._up_to_date():
             count = len(self._history)
             self._history.clear()
         return count
@@ -266,10 +346,11 @@ class LiveMonitor:
 
     def clear_statistics(self) -> None:
         """Begin all figures anew."""
-        with self._lock:
+        with self._up_to_date():
             since = self._now()
             for each in self._series:
                 each.clear(since)
+            self._cost = MonitoringCost(0, 0.0)
 
     # --- with the lock held -----------------------------------------------------------------------------------------
 
@@ -292,6 +373,7 @@ class LiveMonitor:
         self._attachments = attachments
         self._series = tuple(series)
         self._watch = Watch(self._series, config.top_k) if config.enabled and series else None
+        self._cost = MonitoringCost(0, 0.0)
         return self._heard() != before
 
     def _heard(self) -> tuple[object, ...]:
@@ -306,9 +388,12 @@ class LiveMonitor:
             saes=tuple((each.attachment.sae_id, each.attachment.layer) for each in self._series),
             monitored_features=config.features,
             history_size=config.history_size,
-            history_count=len(self._history),
+            history_count=min(len(self._history) + self._records_to_come(), config.history_size),
             top_k=config.top_k,
         )
+
+    def _records_to_come(self) -> int:
+        return sum(len(reading.rows) * len(reading.watch.series) for reading, _ in self._pending)
 
     def _not_attached(self, sae_id: str | None, layer: int | None) -> SaeNotAttached:
         wanted = [f"'{sae_id}'"] if sae_id is not None else []
@@ -331,7 +416,7 @@ class LiveMonitor:
         self, sae_id: str | None, layer: int | None
     ) -> tuple[list[tuple[Series, StatisticsCopy | None]], datetime | None]:
         """The figures of the watched SAEs that fit, and since when they count."""
-        with self._lock:
+        with self._up_to_date():
             fitting = set(self._matching(sae_id, layer, [each.attachment for each in self._series]))
             chosen = [each for each in self._series if each.attachment in fitting]
             if not chosen and (sae_id is not None or layer is not None):

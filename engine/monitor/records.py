@@ -95,6 +95,19 @@ class MonitoringState:
 
 
 @dataclass(frozen=True)
+class MonitoringCost:
+    """Time spent reading along: ``seconds`` for ``tokens`` tokens, all watched SAEs together."""
+
+    tokens: int
+    seconds: float
+
+    @property
+    def milliseconds_per_token(self) -> float | None:
+        """Mean over the tokens read; None before the first."""
+        return self.seconds * 1000 / self.tokens if self.tokens else None
+
+
+@dataclass(frozen=True)
 class FeatureStatistics:
     """One feature's activations over all tokens on which its SAE was read, zeros included; figures have 4 decimals.
 

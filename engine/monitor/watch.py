@@ -1,10 +1,12 @@
-"""What is being watched, and the reading of one pass: from residual vectors to records.
+"""What is being watched, and the reading of passes: from residual vectors to records.
 
 Torch is imported by the first pass, not with this module.
 """
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -56,18 +58,13 @@ class Series:
         return same and self.features == features
 
     def encode(self, residual: Tensor) -> Tensor:
-        """Finite activations [rows, columns] of ``residual`` [rows, d_model]."""
-        import torch
-
+        """Activations [rows, columns] of ``residual`` [rows, d_model]."""
         sae = self.attachment.sae
         if self.features is None:
-            activations = sae.encode(residual)
-        elif sae.encodes_partially and len(self.features) * _PARTLY <= self.d_sae:
-            activations = sae.encode_features(residual, self.features)
-        else:
-            activations = sae.encode(residual)[:, list(self.features)]
-        # One overflow would spoil a mean for good, and JSON has no word for it.
-        return torch.nan_to_num(activations, nan=0.0)
+            return sae.encode(residual)
+        if sae.encodes_partially and len(self.features) * _PARTLY <= self.d_sae:
+            return sae.encode_features(residual, self.features)
+        return sae.encode(residual)[:, list(self.features)]
 
     def name(self, column: int) -> int:
         """The feature a column stands for."""
@@ -135,9 +132,7 @@ class Watch:
 @dataclass(frozen=True, eq=False)
 class _Read:
     series: Series
-    activations: Tensor
-    packed: Tensor
-    k: int
+    residual: Tensor
 
 
 class PassReading:
@@ -147,6 +142,11 @@ class PassReading:
         rows: The rows to be read.
         places: Their places in the pass; None means they are all of it.
         width: Rows of the pass.
+        stopwatch: Seconds of a steady clock.
+
+    Attributes:
+        seconds: Time spent on reading the layers so far.
+        values: Activations that what was read will give, over all SAEs.
     """
 
     def __init__(
@@ -156,14 +156,18 @@ class PassReading:
         places: Sequence[int] | None,
         width: int,
         done: Callable[[PassReading], None],
+        stopwatch: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.watch = watch
-        self._rows = rows
+        self.rows = rows
+        self.reads: list[_Read] = []
+        self.seconds = 0.0
+        self.values = 0
         self._places = places
         self._width = width
         self._done = done
         self._left = len(watch.series)
-        self._reads: list[_Read] = []
+        self._stopwatch = stopwatch
 
     def observers(self) -> Observers:
         """One observer for each watched layer."""
@@ -173,49 +177,84 @@ class PassReading:
         return {layer: (_LayerReader(self, tuple(watched)),) for layer, watched in layers.items()}
 
     def read(self, watched: Sequence[Series], before: Tensor) -> None:
-        """Encode the last token of each row of ``before`` [rows, width, d_model]; nothing leaves the device yet."""
+        """Keep the last token of each row of ``before`` [rows, width, d_model]."""
         import torch
 
         if before.shape[0] != self._width:
             raise ValueError(f"a pass of {self._width} rows shows a residual of {tuple(before.shape)}")
+        began = self._stopwatch()
         with torch.inference_mode():
-            last = before[:, -1]
+            # A copy: a view would hold all of the pass.
+            last = before[:, -1].clone()
             residual = last if self._places is None else last[list(self._places)]
             for series in watched:
-                activations = series.encode(residual)
-                k = min(self.watch.top_k, series.columns)
-                values, columns = activations.topk(k, dim=-1)
-                # Columns below 2²⁴ are exact in float32, so one tensor can carry everything.
-                parts = [columns.float(), values.float(), (activations > 0).sum(dim=-1, keepdim=True).float()]
-                if series.features is not None:
-                    parts.append(activations.float())
-                self._reads.append(_Read(series, activations, torch.cat(parts, dim=-1), k))
+                self.values += residual.shape[0] * series.columns
+                self.reads.append(_Read(series, residual))
             self._left -= len(watched)
+            self.seconds += self._stopwatch() - began
             if not self._left:
                 self._done(self)
 
-    def records(self, now: datetime) -> list[ActivationRecord]:
-        """What was read, row by row and within a row in the order of the layers; the one transfer of the pass."""
-        import torch
 
-        device = self._reads[0].packed.device
-        flat: list[float] = torch.cat([read.packed.flatten().to(device) for read in self._reads]).tolist()
-        found: list[list[ActivationRecord]] = [[] for _ in self._rows]
-        offset = 0
-        for read in self._reads:
-            width = read.packed.shape[1]
-            for records, row in zip(found, self._rows, strict=True):
-                records.append(_record(read, row, flat[offset : offset + width], now))
-                offset += width
-        return [record for records in found for record in records]
+def taken_in(readings: Sequence[PassReading], times: Sequence[datetime]) -> list[ActivationRecord]:
+    """The records of some passes under one watch, and their activations added to the figures of each SAE.
 
-    def count(self) -> None:
-        """Add what was read to the figures of each SAE."""
-        import torch
+    Pass by pass, row by row and within a row in the order of the layers; ``times`` are those of the passes. All passes
+    go together: an SAE's weights are fetched from memory once for all of them, and that is most of what reading costs;
+    then one choice of the strongest features for each SAE, and one transfer in all.
+    """
+    import torch
 
-        with torch.inference_mode():
-            for read in self._reads:
-                read.series.add(read.activations)
+    top_k = readings[0].watch.top_k
+    # The layers come in one order in every pass.
+    every = [[reading.reads[place] for reading in readings] for place in range(len(readings[0].reads))]
+    columns = [reads[0].series for reads in every]
+    with torch.inference_mode():
+        gathered = [reads[0].series.encode(torch.cat([read.residual for read in reads])) for reads in every]
+        lines = _transferred(columns, gathered, top_k)
+        if not all(math.isfinite(number) for read in lines for line in read for number in line):
+            # One overflow would spoil a mean for good, and JSON has no word for it.
+            gathered = [torch.nan_to_num(activations, nan=0.0) for activations in gathered]
+            lines = _transferred(columns, gathered, top_k)
+        for series, activations in zip(columns, gathered, strict=True):
+            series.add(activations)
+    found: list[ActivationRecord] = []
+    place = 0
+    for reading, now in zip(readings, times, strict=True):
+        for row in reading.rows:
+            found.extend(
+                _record(series, min(top_k, series.columns), row, read[place], now)
+                for series, read in zip(columns, lines, strict=True)
+            )
+            place += 1
+    return found
+
+
+def _transferred(columns: Sequence[Series], gathered: Sequence[Tensor], top_k: int) -> list[list[list[float]]]:
+    """For each SAE and each row: columns of the strongest, their values, how many are above 0, and chosen features."""
+    import torch
+
+    packed = [_packed(series, activations, top_k) for series, activations in zip(columns, gathered, strict=True)]
+    device = packed[0].device
+    flat: list[float] = torch.cat([each.flatten().to(device) for each in packed]).tolist()
+    lines: list[list[list[float]]] = []
+    start = 0
+    for each in packed:
+        rows, width = each.shape
+        lines.append([flat[start + row * width : start + (row + 1) * width] for row in range(rows)])
+        start += rows * width
+    return lines
+
+
+def _packed(series: Series, activations: Tensor, top_k: int) -> Tensor:
+    import torch
+
+    values, columns = activations.topk(min(top_k, series.columns), dim=-1)
+    # Columns below 2²⁴ are exact in float32, so one tensor can carry everything.
+    parts = [columns.float(), values.float(), (activations > 0).sum(dim=-1, keepdim=True).float()]
+    if series.features is not None:
+        parts.append(activations.float())
+    return torch.cat(parts, dim=-1)
 
 
 class _LayerReader:
@@ -230,8 +269,7 @@ class _LayerReader:
         self._reading.read(self._watched, before)
 
 
-def _record(read: _Read, row: RowInfo, line: list[float], now: datetime) -> ActivationRecord:
-    series, k = read.series, read.k
+def _record(series: Series, k: int, row: RowInfo, line: list[float], now: datetime) -> ActivationRecord:
     pairs = [(series.name(int(column)), value) for column, value in zip(line[:k], line[k : 2 * k], strict=True)]
     # The device leaves the order of equal values open.
     best = tuple(sorted((pair for pair in pairs if pair[1] > 0), key=lambda pair: (-pair[1], pair[0])))

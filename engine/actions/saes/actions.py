@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from pathlib import Path
+from typing import Any
 
 from engine.actions.lock import SteeringLock
 from engine.actions.saes.attaching import Attacher
+from engine.actions.saes.contrast import CLUSTER_SHARE, DENSITY_CAP, Contrast, Contraster, Side
 from engine.actions.saes.detaching import Detacher
 from engine.actions.saes.errors import SaeAlreadyAttached
 from engine.actions.saes.files import SaeFolder
 from engine.actions.saes.importing import Importer
-from engine.actions.saes.labels import read_labels
+from engine.actions.saes.labels import LabelKind, read_label_upload, read_labels
 from engine.actions.saes.measuring import Measurer
+from engine.actions.saes.reading import Source, TextReader, TextReading
 from engine.actions.saes.rooms import Rooms
 from engine.actions.saes.steering import HandSteering
 from engine.actions.saes.views import (
@@ -50,9 +54,9 @@ class SaeActions:
     """Everything that is done with SAEs. All methods may be called from any thread but the engine's; those that read
     files or wait say so.
 
-    State is in the library, the desk and the monitor, none of it here. ``on_detached`` is told of each SAE that was
-    taken away while the model stayed, under the steering lock. ``passes_steered``: layer to the number of passes that
-    added a vector there.
+    State is in the library, the desk and the monitor, none of it here. ``before_delete`` is told of an SAE that is to
+    be removed, outside the steering lock. ``on_detached`` is told of each SAE that was taken away while the model
+    stayed, under that lock. ``passes_steered``: layer to the number of passes that added a vector there.
     """
 
     def __init__(
@@ -69,15 +73,24 @@ class SaeActions:
         *,
         on_detached: Callable[[str], None] = _nothing_to_tell,
         passes_steered: Callable[[int], int] | None = None,
+        before_delete: Callable[[str], None] = _nothing_to_tell,
     ) -> None:
         self._rooms = Rooms(settings, library, desk, monitor, shelf, scheduler, thread, events, lock)
+        self._before_delete = before_delete
         self._viewer = Viewer(self._rooms, passes_steered)
         self._measurer = Measurer(self._rooms)
         self._importer = Importer(self._rooms, self._measurer, SaeFolder(library.path.parent / FOLDER))
         self._attacher = Attacher(self._rooms, self._viewer)
         self._detacher = Detacher(self._rooms, on_detached)
+        self._reader = TextReader(self._rooms)
+        self._contraster = Contraster(self._rooms, self._reader)
         self.steering = HandSteering(self._rooms, self._viewer)
         """Hand-set values."""
+
+    @property
+    def rooms(self) -> Rooms:
+        """The rooms it acts on, for actions that read with SAEs as it does."""
+        return self._rooms
 
     # --- library ----------------------------------------------------------------------------------------------------
 
@@ -95,6 +108,10 @@ class SaeActions:
         """Add the SAE at ``path``; see :meth:`Importer.import_local`. Reads files."""
         return self._importer.import_local(path, sae_id=sae_id, layer=layer, copy=copy)
 
+    def adopt(self, sae_id: str, folder: Path, weights: str) -> SaeRecord:
+        """Take over the files of a download; see :meth:`Importer.adopt`. Reads files."""
+        return self._importer.adopt(sae_id, folder, weights)
+
     def measure(self, sae_id: str) -> SaeRecord:
         """Measure an SAE on the resident model; see :meth:`Measurer.measure`. Reads files and runs the model."""
         return self._measurer.measure(sae_id)
@@ -107,6 +124,7 @@ class SaeActions:
         """Forget an SAE with its labels; its files go where they are a copy. Raises :class:`SaeNotFound`, and
         :class:`SaeAlreadyAttached` while it is attached.
         """
+        self._before_delete(sae_id)
         with self._rooms.lock:
             record = self._rooms.record(sae_id)
             layers = [each.layer for each in self._rooms.desk.state.attachments if each.sae_id == sae_id]
@@ -134,6 +152,12 @@ class SaeActions:
         """Store the labels in a file or folder; see :func:`engine.actions.saes.labels.read_labels`. Reads files."""
         self._rooms.record(sae_id)
         found = read_labels(path)
+        return LabelsResult(sae_id, self.import_labels(sae_id, found.labels), found.skipped)
+
+    def import_label_upload(self, sae_id: str, content: bytes, kind: LabelKind | None = None) -> LabelsResult:
+        """Store the labels in a file that was sent; see :func:`engine.actions.saes.labels.read_label_upload`."""
+        self._rooms.record(sae_id)
+        found = read_label_upload(content, kind)
         return LabelsResult(sae_id, self.import_labels(sae_id, found.labels), found.skipped)
 
     def sweep(self) -> Sequence[str]:
@@ -170,6 +194,48 @@ class SaeActions:
         """Every attachment."""
         return self._viewer.all()
 
+    # --- reading texts ----------------------------------------------------------------------------------------------
+
+    def read_text(
+        self,
+        source: Source,
+        *,
+        sae_id: str | None = None,
+        layer: int | None = None,
+        top_k: int = 8,
+        features: Sequence[int] = (),
+    ) -> Future[TextReading]:
+        """Which features fire at each token of a text, unsteered; see :meth:`TextReader.read`. May read files."""
+        return self._reader.read(source, sae_id=sae_id, layer=layer, top_k=top_k, features=features)
+
+    def contrast(
+        self,
+        texts_a: Sequence[str],
+        texts_b: Sequence[str],
+        *,
+        sae_id: str | None = None,
+        layer: int | None = None,
+        limit: int = 30,
+        density_cap: float = DENSITY_CAP,
+    ) -> Future[Contrast]:
+        """The features in which two sets of texts differ most; see :meth:`Contraster.contrast`. May read files."""
+        return self._contraster.contrast(
+            texts_a, texts_b, sae_id=sae_id, layer=layer, limit=limit, density_cap=density_cap
+        )
+
+    def contrast_cluster(
+        self,
+        found: Contrast,
+        name: str,
+        *,
+        side: Side = "a",
+        features: Sequence[int] | None = None,
+        count: int = 3,
+        total: float = CLUSTER_SHARE,
+    ) -> dict[str, Any]:
+        """What was found as a cluster document, not stored; see :meth:`Contraster.cluster`. Reads the library."""
+        return self._contraster.cluster(found, name, side=side, features=features, count=count, total=total)
+
     # --- saved sets -------------------------------------------------------------------------------------------------
 
     def save_set(self, name: str, items: Sequence[tuple[str, int]] | None = None) -> AttachSetRecord:
@@ -179,7 +245,14 @@ class SaeActions:
         """
         if items is None:
             items = [(each.sae_id, each.layer) for each in self._rooms.desk.state.attachments]
-        return self._rooms.library.attach_sets.save(name, [AttachItem(*item) for item in items])
+        saved = self._rooms.library.attach_sets.save(name, [AttachItem(*item) for item in items])
+        self._rooms.events.publish(SaesChanged())
+        return saved
+
+    def delete_set(self, name: str) -> None:
+        """Forget a set. Raises :class:`NotFound` for a missing one."""
+        self._rooms.library.attach_sets.remove(name)
+        self._rooms.events.publish(SaesChanged())
 
     def attach_saved_set(self, name: str) -> AttachSetResult:
         """Attach a remembered set. Raises :class:`NotFound`, else as :meth:`attach_set`. Reads files."""

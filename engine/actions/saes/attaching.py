@@ -89,7 +89,8 @@ class Attacher:
         """Attach one SAE at ``layer`` (None: the one it was trained for).
 
         Raises, in this order: :class:`ModelNotLoaded`, :class:`SaeNotFound`, :class:`InvalidParameter` for a layer,
-        :class:`SaeAlreadyAttached`, :class:`SaeIncompatible`, :class:`SaeLoadFailed`, :class:`InsufficientMemory`.
+        :class:`SaeAlreadyAttached`, :class:`SaeIncompatible`, :class:`EngineUnsupported` where the engine cannot
+        reach the layer, :class:`SaeLoadFailed`, :class:`InsufficientMemory`.
         """
         return self._attach([(sae_id, layer)], again_refused=True).entries[0]
 
@@ -132,6 +133,7 @@ class Attacher:
         detected, config = find_files(record)
         fit = fit_to(config, layer, loaded)
         fit.require(sae_id)
+        loaded.backend.capabilities.steering.check_layer(layer)
         return _Wanted(record, layer, detected, config, fit.warnings)
 
     def _read_weights(self, wanted: Sequence[_Wanted], loaded: LoadedModel, into: list[Attachment]) -> None:

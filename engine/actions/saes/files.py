@@ -86,6 +86,17 @@ class SaeFolder:
             os.replace(staged.temporary / staged.sae_id, self.root / staged.sae_id)
         return self.root / staged.sae_id / staged.weights
 
+    def adopt(self, sae_id: str, folder: Path) -> Path:
+        """Give a folder on the same disk, whole and downloaded, its final name, marked until :meth:`settle`.
+
+        Raises :class:`SaeAlreadyExists` as :meth:`put` does, and :class:`DataDirectoryUnusable`.
+        """
+        self._refuse_taken(sae_id)
+        with self._translated():
+            (folder / MARKER).touch()
+            os.replace(folder, self.root / sae_id)
+        return self.root / sae_id
+
     def settle(self, sae_id: str) -> None:
         """The row is written: the folder stays."""
         (self.root / sae_id / MARKER).unlink(missing_ok=True)

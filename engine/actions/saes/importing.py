@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from engine.saes.sae import Sae
 
 log = logging.getLogger(__name__)
+
+_OF_THE_ROW = frozenset({"id", "name", "source", "repository_id", "revision", "status", "copied"})
+"""Columns that the download's row has already."""
 
 
 class Importer:
@@ -89,6 +92,35 @@ class Importer:
         record, created = self._add(new, detected, copy=copy)
         self._rooms.events.publish(SaesChanged())
         return record, sae, created
+
+    def adopt(self, sae_id: str, folder: Path, weights: str) -> SaeRecord:
+        """Take over the downloaded files in ``folder`` for the row ``sae_id``: placed, described, ``cached``.
+
+        ``weights`` is the weight file's path inside. Files that are no SAE we can use are removed. Raises as
+        :meth:`import_local`.
+        """
+        from engine.saes.formats import detect
+
+        with self._importing:
+            with self._files:
+                self._folder.discard(sae_id)
+                home = self._folder.adopt(sae_id, folder)
+            try:
+                detected = detect(home / weights)
+                detected.config.require_steerable()
+                sae = _read(detected, None)
+                new = _row(detected, sae.config, sae_id, detected.digest())
+                facts = {each.name: getattr(new, each.name) for each in fields(new) if each.name not in _OF_THE_ROW}
+                record = self._rooms.library.saes.update(
+                    sae_id, **facts, copied=True, status=SaeStatus.CACHED, error_message=None
+                )
+            except BaseException:
+                with self._files:
+                    self._folder.discard(sae_id)
+                raise
+            self._folder.settle(sae_id)
+        self._rooms.events.publish(SaesChanged())
+        return self._measurer.measure_if_fitting(record, sae)
 
     def remove(self, record: SaeRecord) -> int:
         """Forget an SAE and remove its files where they are ours; the bytes that are free again."""

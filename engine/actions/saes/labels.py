@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, Literal
 
 from engine.actions.saes.places import usable_place
 from engine.errors import InvalidParameter
@@ -23,6 +23,9 @@ from engine.library.records import FeatureLabel
 
 MOST_BYTES = 512 << 20
 """Text read from one file or folder at most, unpacked: a small archive may hold a very large one."""
+
+MOST_UPLOADED_BYTES = 128 << 20
+"""The same for a file that is sent."""
 
 MOST_EXTRA = 500
 """Characters of a text that is kept beside the label; longer ones are left out."""
@@ -38,6 +41,10 @@ _LISTS = ("labels", "features", "explanations")
 _NAMED = {*_INDEX, *_LABEL, *_CONFIDENCE, *_DENSITY, *_MAXIMUM, *_TOKENS, "source"}
 
 _ENDINGS = (".csv", ".json", ".jsonl", ".ndjson")
+_GZIP = b"\x1f\x8b"
+
+LabelKind = Literal["csv", "json", "jsonl"]
+"""How labels are written down."""
 
 
 @dataclass(frozen=True)
@@ -55,11 +62,38 @@ def read_labels(path: Path) -> LabelFile:
     :class:`InvalidParameter` (param ``path``) naming file and row.
     """
     place = usable_place(path)
-    found: dict[int, FeatureLabel] = {}
-    skipped, left = 0, MOST_BYTES
-    origins: set[tuple[str, str]] = set()
-    for file in _files(place):
+    return _collected(_read_files(_files(place)), place.name)
+
+
+def read_label_upload(content: bytes, kind: LabelKind | None = None) -> LabelFile:
+    """The labels in a file that was sent, gzipped or not; see :func:`read_labels`. ``kind`` None: told by its look.
+
+    Raises :class:`InvalidParameter` (param ``body``) naming the row.
+    """
+    name = "The file that was sent"
+    try:
+        text = _unpacked(
+            name, io.BytesIO(content), MOST_UPLOADED_BYTES, MOST_UPLOADED_BYTES, packed=content.startswith(_GZIP)
+        )[0]
+        ending = f".{kind}" if kind is not None else _ending_of(text)
+        return _collected([(Path(f"labels{ending}"), text)], name)
+    except InvalidParameter as error:
+        raise InvalidParameter(error.message, param="body", remedy="Correct the file and send it again.") from error
+
+
+def _read_files(files: Iterable[Path]) -> Iterator[tuple[Path, str]]:
+    left = MOST_BYTES
+    for file in files:
         text, left = _text(file, left)
+        yield file, text
+
+
+def _collected(files: Iterable[tuple[Path, str]], name: str) -> LabelFile:
+    """The labels of files that belong together."""
+    found: dict[int, FeatureLabel] = {}
+    skipped = 0
+    origins: set[tuple[str, str]] = set()
+    for file, text in files:
         for number, row in _rows(file, text):
             where = f"{file.name}, row {number}"
             origins |= _origin(row)
@@ -74,7 +108,7 @@ def read_labels(path: Path) -> LabelFile:
             else:
                 found[label.feature_idx] = label
     if not found:
-        raise _refused(f"{place.name} holds no labels.")
+        raise _refused(f"{name} holds no labels.")
     return LabelFile(tuple(found[index] for index in sorted(found)), skipped)
 
 
@@ -106,16 +140,40 @@ def _text(file: Path, most: int) -> tuple[str, int]:
     """A file's text, unpacked, and how many more bytes may be read."""
     try:
         with file.open("rb") as raw:
-            packed = file.name.lower().endswith(".gz")
-            content = gzip.GzipFile(fileobj=raw).read(most + 1) if packed else raw.read(most + 1)
-    except (OSError, EOFError, zlib.error) as error:
-        raise _refused(f"{file.name} cannot be read: {getattr(error, 'strerror', None) or error}.") from error
+            return _unpacked(file.name, raw, most, MOST_BYTES, packed=file.name.lower().endswith(".gz"))
+    except OSError as error:
+        raise _refused(f"{file.name} cannot be read: {error.strerror or error}.") from error
+
+
+def _unpacked(name: str, raw: IO[bytes], most: int, limit: int, *, packed: bool) -> tuple[str, int]:
+    """What :func:`_text` gives; ``limit`` is what all files together may hold."""
+    try:
+        content = gzip.GzipFile(fileobj=raw).read(most + 1) if packed else raw.read(most + 1)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise _refused(f"{name} cannot be read: {error}.") from error
     if len(content) > most:
-        raise _refused(f"The labels are larger than {MOST_BYTES >> 20} MiB.")
+        raise _refused(f"The labels are larger than {limit >> 20} MiB.")
     try:
         return content.decode("utf-8-sig"), most - len(content)
     except UnicodeDecodeError as error:
-        raise _refused(f"{file.name} is not UTF-8 text.") from error
+        raise _refused(f"{name} is not UTF-8 text.") from error
+
+
+def _ending_of(text: str) -> str:
+    """What a text without a name looks like: JSON, an object on each line, or CSV."""
+    start = text.lstrip()[:1]
+    if start == "[":
+        return ".json"
+    if start != "{":
+        return ".csv"
+    first = text.strip().partition("\n")[0]
+    try:
+        whole = json.loads(first)
+    except (ValueError, RecursionError):
+        return ".json"
+    # A line that is an object with a feature of its own is a row, unless it holds the rows.
+    row = any(name in whole for name in _INDEX) and not any(isinstance(whole.get(name), list) for name in _LISTS)
+    return ".jsonl" if row else ".json"
 
 
 def _rows(file: Path, text: str) -> Iterator[tuple[int, Mapping[str, Any]]]:

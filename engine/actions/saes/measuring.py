@@ -25,8 +25,7 @@ from engine.saes.config import SaeConfig
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from engine.models.backend import KVStore
-    from engine.models.tokenizer import Tokenizer
+    from engine.models.backend import KVStore, Tokenizer
     from engine.saes.sae import Sae
 
 log = logging.getLogger(__name__)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from engine.actions.saes.rooms import Rooms
 from engine.actions.saes.views import SteeringView, Viewer
 from engine.steering.errors import SteeringInvalid
-from engine.steering.live import Place
+from engine.steering.live import LiveState, Place
 from engine.steering.strengths import check_typed
 from engine.steering.targets import require_indices
 
@@ -84,6 +84,17 @@ class HandSteering:
             place = self._place(sae_id, layer)
             self._rooms.desk.set_enabled(place, enabled)
             return self._viewer.steering(*place)
+
+    def alone(self, change: Callable[[], object]) -> tuple[LiveState, LiveState]:
+        """Run ``change`` while nobody else manages steering; returns the live state before and after it.
+
+        For a caller whose change looks at the state first, or is several changes. It may take the desk's own lock
+        inside, never the other way round. Raises what ``change`` raises.
+        """
+        with self._rooms.lock:
+            before = self._rooms.desk.state
+            change()
+            return before, self._rooms.desk.state
 
     def _set(self, values: Mapping[int, float], sae_id: str | None, layer: int | None) -> SteeringView:
         with self._rooms.lock:

@@ -97,6 +97,22 @@ def put_in_force(change: Change, record: ProfileRecord) -> InForce:
     return InForce(active, steered, tuple(warnings))
 
 
+def dial(change: Change, record: ProfileRecord, intensity: float, *, reapply: bool) -> tuple[ProfileRecord, bool]:
+    """Set a profile's dial; an active one's values are scaled anew with ``reapply``. Returns whether they were.
+
+    At the place where it steers now; one that lost its SAE looks for it again, and raises as :func:`put_in_force`.
+    """
+    record = change.step.profiles.update(record.id, intensity=intensity)
+    if not (record.is_active and reapply):
+        return record, False
+    active = change.draft.state.profile
+    if active is None or active.profile_id != record.id or active.place is None:
+        put_in_force(change, record)
+    else:
+        change.desk.activate_profile(serving_profile(read_stored(record), active.place))
+    return record, True
+
+
 def label_only(change: Change, record: ProfileRecord) -> ProfileRecord:
     """Make a profile the active one and leave what steers as it is."""
     now = change.draft.state.profile

@@ -160,14 +160,16 @@ class DeactivatedCircuit:
 
 @dataclass(frozen=True)
 class DeletedCircuit:
-    """A circuit that is gone."""
+    """A circuit that is gone. ``slice_profile_id``: the cluster of its slice, which went with it."""
 
     circuit_id: str
     cleared_steering: bool
+    slice_profile_id: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """As the management API gives it."""
-        return {"circuit_id": self.circuit_id, "deleted": True, "cleared_steering": self.cleared_steering}
+        """As the management API gives it; what does not apply is left out."""
+        travelling = {"circuit_id": self.circuit_id, "deleted": True, "cleared_steering": self.cleared_steering}
+        return travelling if self.slice_profile_id is None else travelling | {"slice_profile_id": self.slice_profile_id}
 
 
 @dataclass(frozen=True)

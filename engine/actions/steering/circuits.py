@@ -6,7 +6,7 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
-from engine.actions.steering.activation import holds_live_keys, mark_composed, stop_circuit
+from engine.actions.steering.activation import holds_live_keys, mark_composed, stop_circuit, take_out_of_force
 from engine.actions.steering.change import SteeringActions, each_alone
 from engine.actions.steering.circuit_results import (
     ActivatedCircuit,
@@ -19,6 +19,7 @@ from engine.actions.steering.circuit_results import (
     ReleasedClaims,
 )
 from engine.actions.steering.cluster_import import document_text
+from engine.actions.steering.looking import CircuitView
 from engine.actions.steering.rows import may_rename, require_circuit, stored_circuit
 from engine.actions.steering.serving import Asked, activate, serve_anew
 from engine.documents.errors import DocumentInvalid
@@ -27,7 +28,7 @@ from engine.documents.imports import import_circuit
 from engine.documents.verdicts import judge_circuit
 from engine.errors import InvalidParameter, MillmError
 from engine.events import CircuitsChanged, ClustersChanged, ProfilesChanged
-from engine.library.records import CircuitRecord, NewCircuit, ServingMode
+from engine.library.records import CircuitRecord, NewCircuit, ProfileRecord, ServingMode
 from engine.steering.claims import Claim
 from engine.steering.dial import circuit_setting
 from engine.steering.errors import AmbiguousActiveCircuit, NoActiveCircuit
@@ -64,6 +65,17 @@ class CircuitActions(SteeringActions):
     def active_single(self) -> CircuitSummary | None:
         """The active circuit, the first by id where there are several, or None."""
         return next(iter(self.active()), None)
+
+    def views(self) -> tuple[CircuitView, ...]:
+        """Every circuit, newest first, held against what is attached now and what the library has."""
+        found: list[CircuitRecord] = []
+        while True:
+            page = self._library.circuits.list(limit=MAX_PAGE, offset=len(found))
+            found.extend(page.circuits)
+            if not page.circuits or len(found) >= page.total:
+                break
+        saes, claims, state = self._library.saes.list(), self.claims(), self._desk.state
+        return tuple(CircuitView.of(self._summary(each), state, self._bounds, saes, claims) for each in found)
 
     def claims(self) -> tuple[Claim, ...]:
         """Every layer that is held, by layer."""
@@ -117,14 +129,34 @@ class CircuitActions(SteeringActions):
         return ImportedCircuit(self._summary(record), verdict.warnings)
 
     def delete(self, circuit_id: str) -> DeletedCircuit:
-        """Delete a circuit, deactivating it first where it is active; the cluster of its slice stays in the library."""
+        """Delete a circuit, deactivating it first where it is active, and the cluster that was made for its slice.
+
+        That cluster was cut from the circuit and never imported, so it is not left behind.
+        """
         with self._change() as change:
             record = require_circuit(change.step.circuits, circuit_id)
             cleared = record.is_active and stop_circuit(change, record)
             change.step.circuits.remove(circuit_id)
+            slice_id = record.slice_profile_id
+            cluster = None if slice_id is None else change.step.profiles.get(slice_id)
+            if cluster is not None:
+                cleared = (cluster.is_active and take_out_of_force(change, cluster.id)) or cleared
+                change.step.profiles.remove(cluster.id)
             mark_composed(change)
-        self._publish(*_changed(record))
-        return DeletedCircuit(circuit_id, cleared)
+        self._publish(CircuitsChanged(), *([ClustersChanged()] if cluster is not None else []))
+        return DeletedCircuit(circuit_id, cleared, None if cluster is None else cluster.id)
+
+    def restore(self, record: CircuitRecord, slice_of_it: ProfileRecord | None = None) -> CircuitSummary:
+        """Bring a deleted circuit back as it was, under its id, with its slice's cluster; neither is active.
+
+        Raises :class:`CircuitAlreadyExists` when it is there, :class:`ProfileAlreadyExists` for its cluster.
+        """
+        with self._change() as change:
+            if slice_of_it is not None:
+                change.step.profiles.put_back(slice_of_it)
+            restored = change.step.circuits.put_back(record)
+        self._publish(CircuitsChanged(), *([ClustersChanged()] if slice_of_it is not None else []))
+        return self._summary(restored)
 
     # --- in force ---------------------------------------------------------------------------------------------------
 
@@ -158,9 +190,16 @@ class CircuitActions(SteeringActions):
         return DeactivatedCircuit(self._summary(record), cleared)
 
     def set_intensity(
-        self, intensity: object, *, reapply: bool = True, acknowledge_unvalidated: bool = False
+        self,
+        intensity: object,
+        *,
+        reapply: bool = True,
+        acknowledge_unvalidated: bool = False,
+        circuit_id: str | None = None,
     ) -> DialledCircuit:
         """Set the dial of the one active circuit, a number from 0 to 2 held inside the configured bounds.
+
+        ``circuit_id`` says which, where several are active.
 
         The evidence gate is asked again. What cannot be applied is stored all the same and said in the warnings.
         Raises :class:`NoActiveCircuit`, :class:`AmbiguousActiveCircuit`, :class:`UnvalidatedCircuit`,
@@ -169,7 +208,9 @@ class CircuitActions(SteeringActions):
         reapplied = False
         warnings: tuple[str, ...] = ()
         with self._change() as change:
-            record = _the_active_one(change.step.circuits.active())
+            if circuit_id is not None:
+                require_circuit(change.step.circuits, circuit_id)
+            record = _the_active_one(change.step.circuits.active(), circuit_id)
             require_validated(record.id, record.rung, acknowledged=acknowledge_unvalidated)
             value = circuit_setting(intensity, self._bounds)
             stored_circuit(record)
@@ -225,7 +266,9 @@ class CircuitActions(SteeringActions):
         return CircuitSummary(record, holds_live_keys(self._desk.state, record))
 
 
-def _the_active_one(active: list[CircuitRecord]) -> CircuitRecord:
+def _the_active_one(active: list[CircuitRecord], circuit_id: str | None) -> CircuitRecord:
+    if circuit_id is not None:
+        active = [each for each in active if each.id == circuit_id]
     if not active:
         raise NoActiveCircuit("No circuit is active, so there is no dial to set.", remedy="Activate a circuit first.")
     if len(active) > 1:

@@ -8,9 +8,10 @@ from dataclasses import replace
 from typing import Any
 
 from engine.actions.lock import SteeringLock
-from engine.actions.steering.activation import put_in_force, serving_profile
-from engine.actions.steering.change import Change, SteeringActions
+from engine.actions.steering.activation import dial
+from engine.actions.steering.change import SteeringActions
 from engine.actions.steering.cluster_import import prepare_cluster
+from engine.actions.steering.looking import ClusterView
 from engine.actions.steering.profiles import ProfileActions
 from engine.actions.steering.results import (
     ActivatedProfile,
@@ -33,7 +34,7 @@ from engine.documents.verdicts import ImportStatus
 from engine.errors import MillmError
 from engine.events import ClustersChanged, EventBus
 from engine.library.database import Library
-from engine.library.records import ProfileKind, ProfileRecord
+from engine.library.records import ProfileKind
 from engine.steering.desk import SteeringDesk
 from engine.steering.dial import cluster_setting
 from engine.steering.errors import NoActiveCluster
@@ -66,6 +67,12 @@ class ClusterActions(SteeringActions):
     def get(self, cluster_id: str) -> ClusterSummary:
         """One cluster."""
         return ClusterSummary.of(require_cluster(self._library.profiles, cluster_id))
+
+    def views(self) -> tuple[ClusterView, ...]:
+        """Every cluster, by name, held against what is attached now."""
+        state, saes = self._desk.state, self._library.saes.list()
+        rows = self._library.profiles.list(ProfileKind.CLUSTER)
+        return tuple(ClusterView.of(each, state, self._bounds, saes) for each in rows)
 
     def export(self, cluster_id: str) -> dict[str, Any]:
         """The author's document, every unknown key included. Raises :class:`DocumentInvalid` when it is damaged."""
@@ -183,24 +190,12 @@ class ClusterActions(SteeringActions):
             record = require_cluster(change.step.profiles, cluster_id)
             envelope = cluster_envelope(read_stored(record).declared, self._bounds)
             value = cluster_setting(intensity, envelope)
-            record = change.step.profiles.update(cluster_id, intensity=value)
-            reapplied = record.is_active and reapply
-            if reapplied:
-                _reapply(change, record)
+            _, reapplied = dial(change, record, value, reapply=reapply)
         self._publish(ClustersChanged())
         return DialledCluster(cluster_id, value, reapplied)
-
-
-def _reapply(change: Change, record: ProfileRecord) -> None:
-    """At the place where it steers now; one that lost its SAE looks for it again."""
-    active = change.draft.state.profile
-    if active is None or active.profile_id != record.id or active.place is None:
-        put_in_force(change, record)
-    else:
-        change.desk.activate_profile(serving_profile(read_stored(record), active.place))
 
 
 def _refused(name: str, error: MillmError | None) -> ImportItem:
     assert error is not None
     errors = error.details.get("errors", []) if isinstance(error, DocumentRefused) else []
-    return ImportItem(name, ImportStatus.ERROR, error=error.one_line(), errors=tuple(errors))
+    return ImportItem(name, ImportStatus.ERROR, error=error.one_line(), errors=tuple(errors), code=error.code)

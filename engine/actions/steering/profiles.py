@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from engine.actions.steering.activation import (
+    dial,
     label_only,
     put_in_force,
     serving_profile,
@@ -18,6 +19,7 @@ from engine.actions.steering.results import (
     ActivatedProfile,
     DeactivatedProfile,
     DeletedProfile,
+    DialledCluster,
     ProfileList,
     ProfileSummary,
 )
@@ -25,9 +27,11 @@ from engine.actions.steering.rows import checked_steering, may_rename, require_p
 from engine.documents.errors import IsClusterDocument
 from engine.documents.imports import import_profile
 from engine.documents.profile import profile_document
+from engine.documents.ranges import cluster_envelope, manual_envelope
 from engine.errors import InvalidParameter
 from engine.events import CircuitsChanged, ClustersChanged, Event, ProfilesChanged
 from engine.library.records import CircuitRecord, NewProfile, ProfileKind, ProfileRecord
+from engine.steering.dial import cluster_setting
 from engine.steering.errors import SteeringInvalid
 from engine.steering.live import LiveState
 from engine.steering.moves import find_attachment, place_of
@@ -182,6 +186,33 @@ class ProfileActions(SteeringActions):
         if record.is_active:
             self._publish(_changed(record), *_circuits(stopped))
         return DeactivatedProfile(profile_id, cleared, _stopped_with_their_cluster(stopped))
+
+    def set_intensity(self, profile_id: str, intensity: object, *, reapply: bool = True) -> DialledCluster:
+        """Set a profile's dial: from 0 to 2, a cluster's to the top of its range.
+
+        Where it is active and ``reapply`` is set its values are scaled anew from what was stored; when that cannot be
+        done the dial stays where it was and the reason is raised. Raises :class:`SteeringInvalid` for an intensity
+        outside the range.
+        """
+        with self._change() as change:
+            record = require_profile(change.step.profiles, profile_id)
+            is_cluster = record.source_kind is ProfileKind.CLUSTER
+            declared = read_stored(record).declared
+            envelope = cluster_envelope(declared, self._bounds) if is_cluster else manual_envelope(self._bounds)
+            value = cluster_setting(intensity, envelope)
+            record, reapplied = dial(change, record, value, reapply=reapply)
+        self._publish(_changed(record))
+        return DialledCluster(profile_id, value, reapplied)
+
+    def restore(self, record: ProfileRecord) -> ProfileSummary:
+        """Bring a deleted profile or cluster back as it was, under its id, but not active.
+
+        Raises :class:`ProfileAlreadyExists` when it is there.
+        """
+        with self._lock:
+            restored = self._library.profiles.put_back(record)
+        self._publish(_changed(restored))
+        return ProfileSummary(restored)
 
     def release_all(self) -> tuple[str, ...]:
         """No profile is active any more: the model has left. Returns the parts that failed, which are logged."""

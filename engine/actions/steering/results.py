@@ -181,7 +181,10 @@ class ClusterList:
 
 @dataclass(frozen=True)
 class ImportItem:
-    """What became of one definition. ``errors`` are ``{pointer, message}`` where the document itself was refused."""
+    """What became of one definition.
+
+    ``errors`` are ``{pointer, message}`` where the document itself was refused; ``code`` is the refusal's.
+    """
 
     name: str
     status: ImportStatus
@@ -189,6 +192,7 @@ class ImportItem:
     warnings: tuple[str, ...] = ()
     error: str | None = None
     errors: tuple[dict[str, str], ...] = ()
+    code: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """As the management API gives it; keys that do not apply are left out."""
@@ -196,7 +200,7 @@ class ImportItem:
         if self.profile_id is not None:
             travelling["profile_id"] = self.profile_id
         if self.error is not None:
-            travelling |= {"error": self.error, "errors": list(self.errors)}
+            travelling |= {"error": self.error, "errors": list(self.errors), "code": self.code}
         return travelling
 
 
@@ -219,7 +223,7 @@ class ImportOutcome:
 
 @dataclass(frozen=True)
 class DialledCluster:
-    """A cluster's dial was set; ``reapplied``: its values are live at the new intensity."""
+    """A cluster's or profile's dial was set; ``reapplied``: its values are live at the new intensity."""
 
     profile_id: str
     intensity: float

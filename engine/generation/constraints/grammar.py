@@ -10,13 +10,14 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from engine.errors import MillmError
 from engine.generation.constraints.keywords import FIELD
 from engine.generation.errors import ConstrainedOutputInvalid, ResponseFormatUnsupported
 
 if TYPE_CHECKING:
     from llguidance import LLMatcher
 
-    from engine.models.tokenizer import Tokenizer
+    from engine.models.backend import Tokenizer
 
 _PLAIN_ESCAPES = '"\\bfnrt'
 """Escapes a document may use. Without ``\\u`` a name has one spelling, so no property can be written twice over."""
@@ -30,31 +31,26 @@ class Vocabulary:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         from outlines.backends.llguidance import LLGuidanceBackend
-        from outlines.models import Transformers
 
-        class VocabularyOnly(Transformers):
-            """A model of which outlines is told the tokenizer alone: it makes grammars, and never runs the model.
+        class GrammarsOnly(LLGuidanceBackend):
+            """outlines as a maker of grammars: it is given a vocabulary, of whichever engine, and never a model."""
 
-            The library's own constructor wants the weights and changes the padding of the tokenizer.
-            """
-
-            def __init__(self, inner: Any) -> None:
-                self.hf_tokenizer = inner
-                # Not torch: its processor switches off errors of torch.compile for the whole process.
-                self.tensor_library_name = "numpy"
+            def _create_llg_tokenizer(self, model: Any) -> Any:
+                return model.vocabulary
 
         if not tokenizer.eos_ids:
             raise _unusable("The model has no end token, so a document could never be complete.")
-        inner = tokenizer.copy_of_inner()
-        if inner.eos_token_id is None:
-            inner.eos_token = inner.convert_ids_to_tokens(min(tokenizer.eos_ids))
         try:
-            self._outlines = LLGuidanceBackend(VocabularyOnly(inner))
+            made, eos_id = tokenizer.constraint_vocabulary()
+        except MillmError:
+            raise
         except Exception as error:  # the library raises plain ValueError, and its core whatever it meets
             raise _unusable(
                 f"The model's tokenizer cannot be constrained: {' '.join(str(error).split())[:300]}."
             ) from error
-        self.eos_id: int = int(inner.eos_token_id)
+        stand_in: Any = _VocabularyOnly(made)
+        self._outlines = GrammarsOnly(stand_in)
+        self.eos_id: int = eos_id
         """The one end token the library knows; the others follow it."""
 
     def compile(self, schema: str) -> Grammar:
@@ -83,6 +79,16 @@ class Vocabulary:
         if matcher.is_error():
             raise _uncompilable(matcher.get_error())
         return Grammar(matcher, self.eos_id)
+
+
+class _VocabularyOnly:
+    """What outlines is told of a model: its vocabulary as llguidance has it."""
+
+    tensor_library_name = "numpy"
+    """Not torch: its processor switches off errors of torch.compile for the whole process."""
+
+    def __init__(self, vocabulary: Any) -> None:
+        self.vocabulary = vocabulary
 
 
 class Grammar:

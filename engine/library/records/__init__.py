@@ -5,6 +5,7 @@ May import: nothing of ours.
 
 from engine.library.records.circuits import CircuitPage, CircuitRecord, ClaimRecord, NewCircuit, ServingMode
 from engine.library.records.conversations import ConversationRecord, ConversationSummary, StoredMessage
+from engine.library.records.experiments import ExperimentRecord, ExperimentSummary, NewExperiment
 from engine.library.records.models import EngineKind, ModelRecord, ModelSource, ModelStatus, NewModel
 from engine.library.records.profiles import NewProfile, ProfileKind, ProfileRecord
 from engine.library.records.saes import (
@@ -26,11 +27,14 @@ __all__ = [
     "ConversationRecord",
     "ConversationSummary",
     "EngineKind",
+    "ExperimentRecord",
+    "ExperimentSummary",
     "FeatureLabel",
     "ModelRecord",
     "ModelSource",
     "ModelStatus",
     "NewCircuit",
+    "NewExperiment",
     "NewModel",
     "NewProfile",
     "NewSae",

@@ -70,6 +70,31 @@ class CircuitRepository:
             session.flush()
             return _record(row)
 
+    def put_back(self, record: CircuitRecord) -> CircuitRecord:
+        """Store a circuit that was removed as it was, its id included, but not active; a taken name gets a number.
+
+        It forgets a profile of its slice that is not there. Raises :class:`CircuitAlreadyExists` when its id is there,
+        or fifty names made from its own are.
+        """
+        values = _checked({field.name: getattr(record, field.name) for field in fields(NewCircuit)})
+        with self._sessions.write() as session:
+            name = free_name(session, CircuitRow.name, values["name"], limit=CIRCUIT_NAME_LIMIT)
+            if name is None or session.get(CircuitRow, record.id) is not None:
+                raise _taken(session, values["name"], renamed=name is None)
+            slice_id = record.slice_profile_id
+            there = slice_id is not None and session.get(ProfileRow, slice_id) is not None
+            row = CircuitRow(
+                **{**values, "name": name},
+                id=record.id,
+                is_active=False,
+                slice_profile_id=slice_id if there else None,
+                created_at=record.created_at,
+                updated_at=record.updated_at,
+            )
+            session.add(row)
+            session.flush()
+            return _record(row)
+
     def get(self, circuit_id: str) -> CircuitRecord | None:
         """The circuit with this id, or None."""
         if not is_storable(circuit_id):
@@ -156,7 +181,7 @@ class CircuitRepository:
 
 
 def _taken(session: Session, name: str, *, renamed: bool = False) -> CircuitAlreadyExists:
-    holder = session.scalars(select(CircuitRow.id).where(CircuitRow.name == name)).one()
+    holder = session.scalars(select(CircuitRow.id).where(CircuitRow.name == name)).first()
     also = f", and {MAX_RENAMES} names made from it are taken too" if renamed else ""
     return CircuitAlreadyExists(
         f"The library has a circuit named {name!r} already{also}.",

@@ -65,6 +65,23 @@ class ProfileRepository:
             session.flush()
             return _record(row)
 
+    def put_back(self, record: ProfileRecord) -> ProfileRecord:
+        """Store a profile that was removed as it was, its id included, but not active; a taken name gets a number.
+
+        Raises :class:`ProfileAlreadyExists` when its id is there, or fifty names made from its own are.
+        """
+        values = _checked({field.name: getattr(record, field.name) for field in fields(NewProfile)}, record.source_kind)
+        with self._sessions.write() as session:
+            if _find(session, record.id) is not None:
+                raise _taken(session, record.name)
+            values["name"] = _name_to_use(session, values["name"], record.source_kind, True)
+            row = ProfileRow(
+                **values, id=record.id, is_active=False, created_at=record.created_at, updated_at=record.updated_at
+            )
+            session.add(row)
+            session.flush()
+            return _record(row)
+
     def get(self, profile_id: str) -> ProfileRecord | None:
         """The profile with this id, or None."""
         with self._sessions.read() as session:
@@ -165,7 +182,7 @@ def _name_to_use(session: Session, wanted: str, kind: ProfileKind, rename: bool)
 
 
 def _taken(session: Session, name: str, *, renamed: bool = False) -> ProfileAlreadyExists:
-    holder = session.scalars(select(ProfileRow.id).where(ProfileRow.name == name)).one()
+    holder = session.scalars(select(ProfileRow.id).where(ProfileRow.name == name)).first()
     also = f", and {MAX_RENAMES} names made from it are taken too" if renamed else ""
     return ProfileAlreadyExists(
         f"The library has a profile named {name!r} already{also}.",

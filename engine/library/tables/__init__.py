@@ -7,6 +7,7 @@ records. A change here needs a new file in ``engine/library/migrations/versions`
 from engine.library.tables.base import Base, UtcDateTime, utc_now
 from engine.library.tables.circuits import CircuitRow, ClaimRow
 from engine.library.tables.conversations import ConversationRow, MessageRow
+from engine.library.tables.experiments import ExperimentRow
 from engine.library.tables.models import ModelRow
 from engine.library.tables.profiles import ProfileRow
 from engine.library.tables.saes import AttachSetRow, LabelRow, SaeRow
@@ -18,6 +19,7 @@ __all__ = [
     "CircuitRow",
     "ClaimRow",
     "ConversationRow",
+    "ExperimentRow",
     "LabelRow",
     "MessageRow",
     "ModelRow",

@@ -29,6 +29,7 @@ from engine.generation.consume import collect
 from engine.generation.request import Delta, GenerationRequest, Sampling, TextDelta, TextInput
 from engine.library.records import EngineKind, ModelSource, ModelStatus, NewModel
 from engine.models import devices, transformers_backend
+from engine.models.llamacpp import availability
 from tests.conftest import CheckpointMaker, EngineMaker
 from tests.waiting import wait_until
 
@@ -227,7 +228,23 @@ def test_a_locked_model_is_not_pushed_out_by_a_request(make_engine: EngineMaker,
     assert engine.shelf.resident is resident
 
 
-def test_unknown_and_unsupported_models(make_engine: EngineMaker) -> None:
+def test_a_lock_that_comes_late_leaves_the_other_row_sound(
+    make_engine: EngineMaker, checkpoint: CheckpointMaker
+) -> None:
+    engine = make_engine()
+    other = import_local_model(engine.library, engine.events, checkpoint("qwen2"))
+    resident = engine.shelf.resident
+    assert resident is not None
+    engine.library.models.update(resident.record.id, locked=True)
+    with pytest.raises(ModelLocked):
+        # Past the check that a request goes through first.
+        engine.loader.load(other.id, on_demand=True).result(60)
+    row = engine.shelf.get(other.id)
+    assert (row.status, row.error_message) == (ModelStatus.READY, None)
+    assert engine.shelf.resident is resident
+
+
+def test_unknown_and_unsupported_models(make_engine: EngineMaker, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = make_engine(None)
     with pytest.raises(ModelNotFound):
         engine.loader.ensure("nobody")
@@ -236,6 +253,7 @@ def test_unknown_and_unsupported_models(make_engine: EngineMaker) -> None:
     gguf = engine.library.models.add(
         NewModel("demo:Q4_1", ModelSource.DEMO, EngineKind.LLAMACPP, local_path="/nowhere", gguf_label="Q4_1")
     )
+    monkeypatch.setattr(availability, "is_installed", lambda: False)
     with pytest.raises(EngineUnsupported):
         engine.loader.load(gguf.id)
     assert engine.shelf.get(gguf.id).status is ModelStatus.READY

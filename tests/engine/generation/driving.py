@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -65,10 +66,20 @@ class _NoThread:
     def wake(self) -> None: ...
 
 
-class Driver:
-    """A real backend, a real scheduler, no thread. ``passes`` logs each forward as (kind, rows or tokens)."""
+def _load(folder: Path) -> TransformersBackend:
+    placement = Placement(torch.device("cpu"), torch.float32, "test")
+    return TransformersBackend.load(folder, placement, lambda share, stage: None)
 
-    def __init__(self, folder: Path, library: Library, **settings: Any) -> None:
+
+class Driver:
+    """A real backend, a real scheduler, no thread. ``passes`` logs each forward as (kind, rows or tokens).
+
+    ``load`` makes another backend than the transformers one.
+    """
+
+    def __init__(
+        self, folder: Path, library: Library, *, load: Callable[[Path], Any] | None = None, **settings: Any
+    ) -> None:
         self.settings = EngineSettings(**{"PREFILL_CHUNK": 8, **settings})
         self.events = EventBus()
         self.desk = SteeringDesk(self.events)
@@ -77,9 +88,7 @@ class Driver:
         shelf = ModelShelf(library.models)
         record = library.models.by_path(str(folder)) or import_local_model(library, EventBus(), folder)
         self.name = record.name
-        self.backend = TransformersBackend.load(
-            folder, Placement(torch.device("cpu"), torch.float32, "test"), lambda share, stage: None
-        )
+        self.backend = (load or _load)(folder)
         self.passes: list[tuple[str, int]] = []
         self._log_passes()
         shelf.set_resident(LoadedModel(record, self.backend.info, self.backend))
@@ -95,7 +104,7 @@ class Driver:
         )
 
     def _log_passes(self) -> None:
-        extend, decode = self.backend.extend, self.backend.decode
+        extend, decode, together = self.backend.extend, self.backend.decode, self.backend.read_together
 
         def logged_extend(store: Any, ids: Any, work: Any = None) -> Any:
             self.passes.append(("extend", len(ids)))
@@ -105,6 +114,11 @@ class Driver:
             self.passes.append(("decode", len(ids)))
             return decode(batch, ids, work)
 
+        def logged_together(prompts: Any, work: Any = None) -> Any:
+            self.passes.append(("together", len(prompts)))
+            return together(prompts, work)
+
+        self.backend.read_together = logged_together  # type: ignore[method-assign]
         self.backend.extend = logged_extend  # type: ignore[method-assign]
         self.backend.decode = logged_decode  # type: ignore[method-assign]
 

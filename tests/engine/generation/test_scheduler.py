@@ -338,9 +338,9 @@ def test_a_closed_queue_refuses_with_its_reason(driver: Driver) -> None:
 def test_how_long_to_stay_away_is_bounded(tiny_checkpoint: Path, library: Library) -> None:
     driver = Driver(tiny_checkpoint, library, MAX_LANES=1, MAX_PENDING_REQUESTS=1)
     for seconds, expected in ((None, 5), (1000.0, 60), (0.001, 1), (7.2, 15)):
-        driver.scheduler._hold_times.clear()
-        if seconds is not None:
-            driver.scheduler._hold_times.extend([seconds] * 3)
+        driver.scheduler._admission._hold_times.clear()
+        for _ in range(0 if seconds is None else 3):
+            driver.scheduler._admission.finished_after(seconds or 0.0)
         waiting = [driver.send("the sea", max_tokens=2) for _ in range(2)]
         with pytest.raises(QueueFull) as refusal:
             driver.send("the sea", max_tokens=2)

@@ -61,3 +61,42 @@ def test_jobs_that_were_waiting_when_it_stopped_are_cancelled() -> None:
     held.result(30)
     assert waiting.cancelled()
     assert late.cancelled()
+
+
+def test_it_rests_once_after_work() -> None:
+    rests: list[str] = []
+    rested = threading.Event()
+
+    def rest() -> None:
+        rests.append(threading.current_thread().name)
+        rested.set()
+
+    thread = EngineThread(lambda: False, rest, 0.0)
+    thread.start()
+
+    def rests_before_work() -> int:
+        """Gives it work, and waits for the rest behind that."""
+        rested.clear()
+        before = thread.run(lambda: len(rests)).result(30)
+        assert rested.wait(30)
+        return before
+
+    # None before the first work, and one behind each, however long nothing follows.
+    assert [rests_before_work() for _ in range(4)] == [0, 1, 2, 3]
+    assert set(rests) == {"engine"}
+    assert thread.stop(30)
+
+
+def test_a_rest_that_fails_is_survived_and_a_negative_time_is_never() -> None:
+    def rest() -> None:
+        raise RuntimeError("a bug")
+
+    thread = EngineThread(lambda: False, rest, 0.0)
+    thread.start()
+    assert thread.run(lambda: 7).result(30) == 7
+    assert thread.run(lambda: 8).result(30) == 8
+    assert thread.stop(30)
+    never = EngineThread(lambda: False, rest, -1.0)
+    never.start()
+    assert never.run(lambda: 7).result(30) == 7
+    assert never.stop(30)

@@ -500,11 +500,10 @@ def test_models_this_engine_cannot_run(folder: Path, changes: dict[str, Any], wo
     assert caught.value.remedy
 
 
-def test_a_gguf_file_is_refused_for_now(tmp_path: Path) -> None:
-    (tmp_path / "smol.Q4_1.gguf").touch()
-    with pytest.raises(EngineUnsupported, match=r"smol\.Q4_1\.gguf is a GGUF file") as caught:
-        inspect_checkpoint(tmp_path / "smol.Q4_1.gguf")
-    assert "llama.cpp" in (caught.value.remedy or "")
+def test_a_gguf_file_is_no_checkpoint(tmp_path: Path) -> None:
+    file = tmp_path / "smol.Q4_1.gguf"
+    file.write_bytes(b"GGUF")
+    assert problems(file) == ["it is a file, not a folder"]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX paths")

@@ -167,3 +167,19 @@ def test_state_space_layers_run_alone_on_the_library_cache(tmp_path: Path) -> No
         expected = model(input_ids=torch.tensor([ids]), use_cache=False).logits[0, -1]
     assert store.lengths == [7]
     assert float((expected - logits).abs().max()) < TOLERANCE
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_prompts_read_together_are_read_as_each_alone(family: str, checkpoint: CheckpointMaker) -> None:
+    """Of several lengths, past the window of those that have one, and each goes on by itself afterwards."""
+    rows = Rows(checkpoint(family))
+    prompts = [rows.ids[0][:3], rows.ids[1][:17], rows.ids[2][:9], rows.ids[3][:17], rows.ids[4][:1]]
+    stores, logits = rows.backend.read_together(prompts)
+    assert [store.lengths for store in stores] == [[3], [17], [9], [17], [1]]
+    for row, (prompt, store) in enumerate(zip(prompts, stores, strict=True)):
+        rows.position[row] = len(prompt)
+        rows.check(row, logits[row])
+        more = rows.ids[row][len(prompt) : len(prompt) + 3]
+        rows.position[row] += 3
+        rows.check(row, rows.backend.extend(store, more))
+    assert rows.worst < TOLERANCE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
 
@@ -193,3 +194,13 @@ def test_models_that_cannot_write(tag: str) -> None:
 @pytest.mark.parametrize("tag", ["text-generation", "image-text-to-text", None])
 def test_models_that_can_write(tag: str | None) -> None:
     check_generative(row(1, "writer", tag=tag))
+
+
+def test_a_checkpoint_held_at_another_level_answers_to_its_plain_name() -> None:
+    held = replace(row(1, "smol:Q8"), quantization="Q8")
+    assert resolve_name("smol", [held]) == held
+    other = replace(row(2, "smol:FP16"), quantization="FP16")
+    with pytest.raises(AmbiguousModelName, match="smol:FP16, smol:Q8"):
+        resolve_name("smol", [held, other])
+    plain = row(3, "smol")
+    assert resolve_name("smol", [held, other, plain]) == plain

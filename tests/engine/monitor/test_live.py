@@ -462,3 +462,46 @@ def test_readers_and_settings_on_other_threads_do_not_disturb_the_passes(monitor
     assert positions == sorted(set(positions), reverse=True)
     read(monitor, "a", 300, 300, [1.0, 0.0, 0.0])
     assert monitor.history()[0].token_position == 300
+
+
+# --- several passes taken in together --------------------------------------------------------------------------------
+
+
+def test_passes_taken_in_together_leave_what_single_ones_leave() -> None:
+    """No event is due while the clock stands still; 40 passes are more than are held at once."""
+    together, singly = Heard(), Heard()
+    draw = torch.Generator().manual_seed(4)
+    vectors = [torch.randn(3, generator=draw).tolist() for _ in range(40)]
+    for each in (together, singly):
+        watch_plain(each.monitor, history_size=60)
+        for place, vector in enumerate(vectors):
+            if each is singly:
+                each.seconds += 1.0
+            read(each.monitor, "a", place + 1, 7, vector)
+    assert len(together.activations()) == 1
+    assert len(singly.activations()) == 40
+    assert together.monitor.state().history_count == 40
+    assert together.monitor.history(40) == singly.monitor.history(40)
+    assert together.monitor.statistics() == singly.monitor.statistics()
+    assert together.monitor.peaks("toy", 2) == singly.monitor.peaks("toy", 2)
+    assert [record.token_position for record in together.monitor.since(38)[1]] == [39, 40]
+
+
+def test_what_was_read_before_a_change_is_kept_and_counted_under_what_was_watched_then(heard: Heard) -> None:
+    monitor = heard.monitor
+    watch_plain(monitor, history_size=20, top_k=3)
+    for place in range(5):
+        read(monitor, "a", place + 1, 7, [3.0, 1.0, 2.0])
+    monitor.configure(history_size=20, top_k=1)
+    read(monitor, "a", 6, 7, [3.0, 1.0, 2.0])
+    assert [len(record.top_k) for record in monitor.history()] == [1, 3, 3, 3, 3, 3]
+    assert {figures.count for figures in monitor.statistics().features} == {6}
+
+
+def test_an_overflow_among_passes_taken_in_together_spoils_none_of_them(heard: Heard) -> None:
+    monitor = heard.monitor
+    watch_plain(monitor)
+    for place, value in enumerate((1.0, float("nan"), float("inf"), 2.0)):
+        read(monitor, "a", place + 1, 7, [0.0, value, 0.0])
+    assert [record.top_k for record in monitor.history()][::3] == [((1, 2.0),), ((1, 1.0),)]
+    assert all(torch.isfinite(torch.tensor(figures.mean)) for figures in monitor.statistics([1]).features)

@@ -1,0 +1,434 @@
+"""Models, from the hub or the disk to memory and away again: the one object that the window and the API act through."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from engine.actions.downloading.models import DownloadRequest, ModelDownloads
+from engine.actions.downloading.preview import ModelPreview, preview
+from engine.actions.importing import import_local_model
+from engine.actions.loading import ModelLoader
+from engine.actions.model_files import ModelFolder, tree_bytes
+from engine.errors import (
+    GpuNotFound,
+    InvalidParameter,
+    ModelAlreadyLoaded,
+    ModelBusy,
+    ModelNotLoaded,
+    NothingToCancel,
+    SplitNotHonoured,
+)
+from engine.events import EventBus, ModelsChanged
+from engine.library.database import Library
+from engine.library.records import ModelRecord, ModelStatus
+from engine.models.hub import MAIN, HubClient
+from engine.models.names import check_custom_name
+from engine.models.on_disk import FoundModel, find_models
+from engine.models.shelf import LoadedModel, ModelShelf
+
+ACCEPT_WAIT_S = 90.0
+"""Longest wait for a load to have asked everything that can refuse it; the first one imports the heavy libraries."""
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where a loaded model is. Figures nobody measured are None."""
+
+    mode: str
+    reason: str
+    requested: str | None
+    devices: tuple[str, ...]
+    gpu_indices: tuple[int, ...]
+    required_mb: float | None
+    capacity_mb: float | None
+    memory_by_device_mb: Mapping[str, float]
+    planned_mb_by_device: Mapping[str, float] | None
+    budget_mb_by_device: Mapping[str, float] | None
+
+
+@dataclass(frozen=True)
+class ModelView:
+    """A model's row and what is true of it now. Sizes are in MB of 10⁶ bytes; None means not measured.
+
+    Attributes:
+        download_progress, load_progress: 0–100 while under way, else None.
+        disk_bytes: What its files in the data directory take; None for files that lie elsewhere.
+        num_parameters, memory_footprint, device, dtype, placement: Of the loaded model; ``memory_footprint`` is bytes.
+        lease: Always None: leases are not kept.
+    """
+
+    id: int
+    name: str
+    source: str
+    engine: str
+    repo_id: str | None
+    local_path: str | None
+    params: int | None
+    architecture: str | None
+    quantization: str | None
+    gguf_label: str | None
+    revision: str | None
+    pipeline_tag: str | None
+    context_length: int | None
+    disk_size_mb: float | None
+    disk_bytes: int | None
+    estimated_memory_mb: float | None
+    trust_remote_code: bool
+    status: str
+    error_message: str | None
+    locked: bool
+    download_progress: float | None
+    downloaded_bytes: int | None
+    total_bytes: int | None
+    download_speed_bps: float | None
+    load_progress: float | None
+    load_stage: str | None
+    created_at: datetime
+    updated_at: datetime
+    loaded_at: datetime | None
+    last_used_at: datetime | None
+    num_parameters: int | None = None
+    memory_footprint: int | None = None
+    device: str | None = None
+    dtype: str | None = None
+    placement: Placement | None = None
+    lease: None = None
+
+
+@dataclass(frozen=True)
+class DiskItem:
+    """What one model or SAE takes on the disk. ``ours``: in the data directory, so removing the row frees it."""
+
+    kind: str
+    id: int | str
+    name: str
+    bytes: int
+    ours: bool
+
+
+@dataclass(frozen=True)
+class DiskUse:
+    """What models and SAEs take, largest first, and the room left where the data directory is. All bytes."""
+
+    items: tuple[DiskItem, ...]
+    ours_bytes: int
+    free_bytes: int
+    total_bytes: int
+
+
+class ModelActions:
+    """Everything that is done with models. All methods may be called from any thread but the engine's.
+
+    State is in the library, the shelf and the downloads, none of it here.
+    """
+
+    def __init__(
+        self,
+        library: Library,
+        events: EventBus,
+        shelf: ModelShelf,
+        loader: ModelLoader,
+        hub: HubClient,
+        folder: ModelFolder,
+        downloads: ModelDownloads,
+    ) -> None:
+        self._library = library
+        self._events = events
+        self._shelf = shelf
+        self._loader = loader
+        self._hub = hub
+        self._folder = folder
+        self.downloads = downloads
+
+    # --- looking ----------------------------------------------------------------------------------------------------
+
+    def list(self) -> list[ModelView]:
+        """Every model, newest first."""
+        return [self._view(record) for record in self._library.models.list()]
+
+    def get(self, model_id: int) -> ModelView:
+        """One model. Raises :class:`ModelNotFound`."""
+        return self._view(self._shelf.get(model_id))
+
+    def preview(self, repo_id: str, revision: str = MAIN, *, token: str | None = None) -> ModelPreview:
+        """What a hub repository holds and would take; see :func:`engine.actions.downloading.preview.preview`."""
+        return preview(self._hub, repo_id, revision, token=token)
+
+    def find_on_disk(self) -> tuple[FoundModel, ...]:
+        """Models that other programs keep on this machine. Reads headers: not for a window's thread."""
+        known = {record.local_path for record in self._library.models.list() if record.local_path}
+        return find_models(known)
+
+    def disk_use(self) -> DiskUse:
+        """What everything takes on the disk. Looks at files: not for a window's thread."""
+        root = self._folder.root
+        items = [
+            DiskItem("model", each.id, each.name, size, self._owned(each) is not None)
+            for each in self._library.models.list()
+            if (size := self._disk_bytes(each) or int((each.disk_size_mb or 0) * 1_000_000))
+        ]
+        items += [
+            DiskItem("sae", sae.id, sae.name, sae.file_size_bytes or 0, sae.copied) for sae in self._library.saes.list()
+        ]
+        items.sort(key=lambda item: (-item.bytes, item.name))
+        existing = root if root.is_dir() else self._library.path.parent
+        usage = shutil.disk_usage(existing)
+        return DiskUse(tuple(items), sum(each.bytes for each in items if each.ours), usage.free, usage.total)
+
+    # --- coming in --------------------------------------------------------------------------------------------------
+
+    def download(self, asked: DownloadRequest) -> ModelView:
+        """Begin a download; see :meth:`ModelDownloads.start`. Asks the hub."""
+        return self._view(self.downloads.start(asked))
+
+    def import_local(
+        self,
+        path: Path,
+        *,
+        name: str | None = None,
+        copy: bool = False,
+        quantization: str | None = None,
+        trust_remote_code: bool = False,
+    ) -> ModelView:
+        """Add what is on this machine; see :func:`engine.actions.importing.import_local_model`. Reads files."""
+        record = import_local_model(
+            self._library,
+            self._events,
+            path,
+            name=name,
+            copy=copy,
+            quantization=quantization,
+            trust_remote_code=trust_remote_code,
+        )
+        return self._view(record)
+
+    def rename(self, model_id: int, name: str) -> ModelView:
+        """Give a model another name. Raises :class:`ModelBusy` while it is loaded or being loaded."""
+        record = self._shelf.get(model_id)
+        check_custom_name(name)
+        self._refuse_in_use(record, "renamed")
+        renamed = self._library.models.update(model_id, name=name)
+        self._events.publish(ModelsChanged())
+        return self._view(renamed)
+
+    # --- memory -----------------------------------------------------------------------------------------------------
+
+    def load(self, model_id: int, gpu: int | str | None = None) -> ModelView:
+        """Begin to load a model; returns once nothing can refuse it any more, or raises what did. Waits for seconds.
+
+        ``gpu``: a card's number, ``GPU-…`` (its UUID), ``all``, or None or ``auto`` for the settings' choice. Raises
+        :class:`ModelBusy`, :class:`ModelAlreadyLoaded`, :class:`GpuNotFound`, :class:`SplitNotHonoured`, and what the
+        load is refused with.
+        """
+        record = self._shelf.get(model_id)
+        loading = self._shelf.loading
+        if loading is not None:
+            raise ModelBusy(
+                f"{loading.model_name!r} is being loaded.",
+                remedy="Wait until that is done, or cancel it.",
+                retry_after=15,
+            )
+        resident = self._shelf.resident
+        if resident is not None and resident.record.id == model_id:
+            raise ModelAlreadyLoaded(
+                f"{record.name!r} is loaded already.", remedy="Unload it first to load it another way."
+            )
+        card = choose_gpu(gpu)
+        self._loader.wait_accepted(self._loader.load(model_id, gpu=card), ACCEPT_WAIT_S)
+        return self.get(model_id)
+
+    def unload(self, model_id: int) -> ModelView:
+        """Free a model after its requests; waits for them. Raises :class:`ModelNotLoaded`, :class:`ModelBusy`."""
+        self._require_loaded(model_id)
+        self._loader.unload().result()
+        return self.get(model_id)
+
+    def lock(self, model_id: int) -> ModelView:
+        """Keep requests from loading another model. Raises :class:`ModelNotLoaded`, :class:`ModelLocked`."""
+        self._require_loaded(model_id)
+        self._library.models.update(model_id, locked=True)
+        self._events.publish(ModelsChanged())
+        return self.get(model_id)
+
+    def unlock(self, model_id: int) -> ModelView:
+        """Let requests load other models again; nothing changes for a model that is not locked."""
+        if self._shelf.get(model_id).locked:
+            self._library.models.update(model_id, locked=False)
+            self._events.publish(ModelsChanged())
+        return self.get(model_id)
+
+    def cancel(self, model_id: int) -> ModelView:
+        """End the download or the load of a model. Raises :class:`NothingToCancel`."""
+        record = self._shelf.get(model_id)
+        loading = self._shelf.loading
+        ended = self.downloads.cancel(model_id)
+        if not ended and loading is not None and loading.model_id == model_id:
+            ended = self._loader.cancel()
+        if not ended:
+            raise NothingToCancel(
+                f"{record.name!r} is neither being downloaded nor loaded.", details={"status": record.status.value}
+            )
+        return self.get(model_id)
+
+    def delete(self, model_id: int) -> int:
+        """Forget a model, and remove its files where they are ours; the bytes that are free again.
+
+        A download is cancelled first. Raises :class:`ModelNotFound`, and :class:`ModelBusy` for a model in memory.
+        """
+        record = self._shelf.get(model_id)
+        self._refuse_in_use(record, "removed")
+        self.downloads.cancel(model_id)
+        ended = self.downloads.wait_ended(model_id)
+        self._library.models.remove(model_id)
+        freed = 0
+        key = self._owned(record)
+        shared = any(self._owned(other) == key for other in self._library.models.list())
+        if key is not None and not shared and ended:
+            freed = self._folder.discard(key)
+        self._events.publish(ModelsChanged())
+        return freed
+
+    def sweep(self) -> None:
+        """Remove what a killed process left on the disk; for the start, before anything comes in."""
+        self._folder.sweep({key for each in self._library.models.list() if (key := self._owned(each)) is not None})
+
+    # --- steps ------------------------------------------------------------------------------------------------------
+
+    def _owned(self, record: ModelRecord) -> str | None:
+        return None if record.local_path is None else self._folder.owns(Path(record.local_path))
+
+    def _disk_bytes(self, record: ModelRecord) -> int | None:
+        key = self._owned(record)
+        if key is None:
+            return None
+        return tree_bytes(self._folder.place(key)) or tree_bytes(self._folder.staging(key))
+
+    def _require_loaded(self, model_id: int) -> LoadedModel:
+        record = self._shelf.get(model_id)
+        resident = self._shelf.resident
+        if resident is None or resident.record.id != model_id:
+            raise ModelNotLoaded(f"{record.name!r} is not loaded.", remedy="Load it first.", retry_after=30)
+        return resident
+
+    def _refuse_in_use(self, record: ModelRecord, what: str) -> None:
+        resident, loading = self._shelf.resident, self._shelf.loading
+        loaded = resident is not None and resident.record.id == record.id
+        if loaded or (loading is not None and loading.model_id == record.id):
+            raise ModelBusy(
+                f"{record.name!r} is {'loaded' if loaded else 'being loaded'}, so it cannot be {what}.",
+                remedy="Unload it first." if loaded else "Cancel the load first.",
+                retry_after=15,
+            )
+
+    def _view(self, record: ModelRecord) -> ModelView:
+        state = self.downloads.state(record.id) if record.status is ModelStatus.DOWNLOADING else None
+        loading = self._shelf.loading
+        if loading is not None and loading.model_id != record.id:
+            loading = None
+        resident = self._shelf.resident
+        facts: dict[str, Any] = {}
+        if resident is not None and resident.record.id == record.id:
+            info = resident.info
+            facts = {
+                "num_parameters": info.num_parameters,
+                "memory_footprint": info.memory_bytes,
+                "device": info.device,
+                "dtype": info.dtype,
+                "placement": _placement(resident),
+            }
+        return ModelView(
+            id=record.id,
+            name=record.name,
+            source=record.source.value,
+            engine=record.engine.value,
+            repo_id=record.repo_id,
+            local_path=record.local_path,
+            params=record.params,
+            architecture=record.architecture,
+            quantization=record.quantization,
+            gguf_label=record.gguf_label,
+            revision=record.revision,
+            pipeline_tag=record.pipeline_tag,
+            context_length=record.context_length,
+            disk_size_mb=record.disk_size_mb,
+            disk_bytes=self._disk_bytes(record),
+            estimated_memory_mb=record.estimated_memory_mb,
+            trust_remote_code=record.trust_remote_code,
+            status=record.status.value,
+            error_message=record.error_message,
+            locked=record.locked,
+            download_progress=None if state is None else state.percent,
+            downloaded_bytes=None if state is None else state.downloaded_bytes,
+            total_bytes=None if state is None else state.total_bytes,
+            download_speed_bps=None if state is None else state.speed_bps,
+            load_progress=None if loading is None else loading.progress,
+            load_stage=None if loading is None else loading.stage,
+            created_at=record.created_at,
+            updated_at=record.updated_at,
+            loaded_at=record.loaded_at,
+            last_used_at=record.last_used_at,
+            **facts,
+        )
+
+
+def _placement(resident: LoadedModel) -> Placement:
+    device = resident.backend.device
+    on_card = device.type == "cuda"
+    return Placement(
+        mode="single" if on_card else "cpu",
+        reason="most_free_card_fits" if on_card else "no_gpu",
+        requested=None,
+        devices=(str(device),),
+        gpu_indices=((device.index or 0),) if on_card else (),
+        required_mb=None,
+        capacity_mb=None,
+        memory_by_device_mb={str(device): round(resident.info.memory_bytes / (1 << 20), 1)},
+        planned_mb_by_device=None,
+        budget_mb_by_device=None,
+    )
+
+
+def choose_gpu(asked: int | str | None) -> int | None:
+    """The number by which torch knows the card that is asked for; None leaves the choice to the settings.
+
+    Raises :class:`GpuNotFound` with the cards there are, :class:`SplitNotHonoured` for several at once,
+    :class:`InvalidParameter` for a word nobody knows.
+    """
+    if asked is None or asked == "auto":
+        return None
+    if isinstance(asked, bool) or not (isinstance(asked, int) or asked == "all" or asked.startswith("GPU-")):
+        raise InvalidParameter(
+            f"{str(asked)[:60]!r} names no GPU.",
+            param="gpu",
+            remedy="Send a card's number, its UUID (GPU-…), 'all' or 'auto'.",
+        )
+    import torch
+
+    cards = range(torch.cuda.device_count())
+    uuids = {index: f"GPU-{torch.cuda.get_device_properties(index).uuid}" for index in cards}
+    if asked == "all":
+        if len(cards) == 1:
+            return 0
+        if len(cards) > 1:
+            raise SplitNotHonoured(
+                f"The model cannot be spread over {len(cards)} GPUs: this engine holds a model on one card.",
+                param="gpu",
+                details={"gpus": list(uuids.values())},
+                remedy="Name one card, or leave the choice to the program.",
+            )
+    found = asked if isinstance(asked, int) and asked in cards else None
+    found = next((index for index, uuid in uuids.items() if uuid == asked), found)
+    if found is None:
+        there = ", ".join(f"{index} ({uuid})" for index, uuid in uuids.items()) or "none that torch can use"
+        raise GpuNotFound(
+            f"There is no GPU {asked}. This machine has: {there}.",
+            param="gpu",
+            details={"gpus": list(uuids.values())},
+            remedy="Name one of those, or leave the choice to the program.",
+        )
+    return found

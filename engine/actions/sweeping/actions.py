@@ -1,0 +1,347 @@
+"""Running a sweep: several answers at a time, each with a plan of its own, measured as they come."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import CancelledError, Future
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import partial
+
+from engine.actions.saes.reading import ReadPlace, submit
+from engine.actions.saes.rooms import Rooms
+from engine.actions.sweeping.bases import choices, resolve_base
+from engine.actions.sweeping.measures import repeated_trigrams, topic_share
+from engine.actions.sweeping.rereading import Reread, Rereading, Steered
+from engine.actions.sweeping.runs import OnCell, SweepBook, SweepRun
+from engine.actions.sweeping.settings import (
+    PLAIN,
+    BaseChoice,
+    BaseKind,
+    CellResult,
+    SweepBase,
+    SweepOutcome,
+    SweepSettings,
+)
+from engine.actions.sweeping.topic import suggested_words
+from engine.errors import MillmError, ModelBusy, QueueFull, RequestCancelled, SaeNotAttached
+from engine.generation.lane import PreparedRequest, RequestHandle
+from engine.generation.request import (
+    ChatInput,
+    ChoiceFinished,
+    Delta,
+    GenerationRequest,
+    Message,
+    RequestFailed,
+    RequestFinished,
+    Sampling,
+    TextDelta,
+)
+from engine.generation.service import GenerationService
+from engine.library.records import FeatureLabel
+from engine.saes.attachment import Attachment
+from engine.steering.plan import EMPTY_PLAN, SteeringPlan, Stream, build_plan
+from engine.steering.report import RequestLabel, describe
+from engine.steering.resolve import ResolvedSteering
+from engine.steering.strengths import SteeredSet
+
+
+@dataclass
+class _Cell:
+    """An answer under way: the request, then its re-reading."""
+
+    prompt: int
+    intensity: float
+    clamped: int = 0
+    prompt_ids: tuple[int, ...] = ()
+    handle: RequestHandle | None = None
+    rereading: Future[Reread] | None = None
+    text: list[str] = field(default_factory=list)
+    token_ids: list[int] = field(default_factory=list)
+    finish: str = ""
+
+
+@dataclass(frozen=True)
+class _Ended:
+    """A message from the engine thread: an answer, a re-reading, or why there is none."""
+
+    cell: _Cell
+    reread: Reread | None = None
+    error: Exception | None = None
+
+
+class SweepActions:
+    """Sweeps of the dial. Any thread but the engine's.
+
+    Attributes:
+        runs: The sweeps of this session, whoever began them.
+    """
+
+    def __init__(self, rooms: Rooms, generation: GenerationService) -> None:
+        self._rooms = rooms
+        self._generation = generation
+        self.runs = SweepBook(rooms.events)
+
+    def choices(self) -> tuple[BaseChoice, ...]:
+        """What a sweep can turn the dial of. Reads the library."""
+        return choices(self._rooms)
+
+    def resolve(self, kind: BaseKind, base_id: str = "") -> SweepBase:
+        """What a choice comes to with what is attached now; see :func:`engine.actions.sweeping.bases.resolve_base`."""
+        return resolve_base(self._rooms, kind, base_id)
+
+    def suggested_words(self, base: SweepBase) -> tuple[str, ...]:
+        """Topic words for what ``base`` amplifies, out of the labels of its features. Reads the library."""
+        labels: list[FeatureLabel] = []
+        for (sae_id, _), values in base.authored.items():
+            amplified = [index for index, value in values.items() if value > 0]
+            labels.extend(self._rooms.library.labels.of(sae_id, amplified).values())
+        return suggested_words(labels)
+
+    def start(self, settings: SweepSettings, base: SweepBase) -> SweepRun:
+        """Begin a sweep on a thread of its own, kept in :attr:`runs`; its cells come as :meth:`run` gives them.
+
+        Raises :class:`SweepRunning`, :class:`ModelNotLoaded`, :class:`SaeNotAttached`.
+        """
+        return self.runs.start(
+            settings,
+            base,
+            lambda on_cell, stop: _Run(self._rooms, self._generation, settings, base, on_cell, stop),
+        )
+
+    def run(
+        self, settings: SweepSettings, base: SweepBase, on_cell: OnCell, stop: threading.Event | None = None
+    ) -> SweepOutcome:
+        """Write and measure every cell; blocks until all are done or ``stop`` is set. Rows come prompt by prompt.
+
+        ``on_cell`` is called on this thread for each cell as it is done. A cell that fails says why and the others go
+        on. What steers live is neither read nor changed. Raises :class:`ModelNotLoaded` and :class:`SaeNotAttached`
+        before it begins, and :class:`ModelBusy` or :class:`RequestCancelled` when the model or the program goes.
+        """
+        return _Run(self._rooms, self._generation, settings, base, on_cell, stop or threading.Event()).outcome()
+
+
+class _Run:
+    """One sweep. Its own thread prepares and collects; the engine thread only puts messages into the inbox."""
+
+    def __init__(
+        self,
+        rooms: Rooms,
+        generation: GenerationService,
+        settings: SweepSettings,
+        base: SweepBase,
+        on_cell: OnCell,
+        stop: threading.Event,
+    ) -> None:
+        self._rooms = rooms
+        self._generation = generation
+        self._settings = settings
+        self._base = base
+        self._on_cell = on_cell
+        self._stop = stop
+        self._loaded = rooms.resident()
+        state = rooms.desk.state
+        self._attachments = state.attachments
+        self._stream = state.stream
+        self._steered = self._find_steered()
+        self.facts = self._find_facts(datetime.now(UTC))
+        self._plans: dict[float, tuple[SteeringPlan, int]] = {}
+        self._inbox: queue.SimpleQueue[_Ended] = queue.SimpleQueue()
+        self._cells: dict[int, _Cell] = {}
+        self._done: list[CellResult] = []
+
+    def outcome(self) -> SweepOutcome:
+        waiting = [
+            _Cell(prompt, intensity)
+            for prompt in range(len(self._settings.prompts))
+            for intensity in self._settings.intensities
+        ]
+        waiting.reverse()
+        try:
+            while (waiting or self._cells) and not self._stop.is_set():
+                while waiting and len(self._cells) < self._rooms.settings.MAX_LANES:
+                    if not self._begin(waiting[-1]):
+                        break
+                    waiting.pop()
+                if self._cells:
+                    self._handle_next()
+        finally:
+            self._leave()
+        complete = len(self._done) == self._settings.cells
+        return SweepOutcome(self._settings, self._base, tuple(self._done), self.facts, complete)
+
+    # --- one cell ---------------------------------------------------------------------------------------------------
+
+    def _begin(self, cell: _Cell) -> bool:
+        """Submit a cell; False when the queue is full and something of ours is under way, so that it can wait."""
+        try:
+            prepared = self._prepared(cell)
+            cell.prompt_ids = prepared.prompts[0].token_ids
+            self._cells[id(cell)] = cell
+            cell.handle = self._generation.submit(prepared, partial(self._on_delta, cell))
+        except QueueFull as error:
+            del self._cells[id(cell)]
+            if self._cells:
+                return False
+            self._tell(cell, error)
+        except MillmError as error:
+            self._cells.pop(id(cell), None)
+            if isinstance(error, ModelBusy | RequestCancelled):
+                raise
+            self._tell(cell, error)
+        return True
+
+    def _prepared(self, cell: _Cell) -> PreparedRequest:
+        settings = self._settings
+        messages = [Message("user", settings.prompts[cell.prompt])]
+        if settings.system.strip():
+            messages.insert(0, Message("system", settings.system))
+        sampled = settings.temperature > 0
+        request = GenerationRequest(
+            self._loaded.record.name,
+            ChatInput(tuple(messages)),
+            sampling=Sampling(
+                temperature=settings.temperature,
+                top_p=settings.top_p,
+                repetition_penalty=settings.repetition_penalty,
+            ),
+            max_tokens=settings.max_tokens,
+            # The same noise along a row: what differs there is the dial's doing.
+            noise_seed=settings.seed + cell.prompt if sampled else None,
+        )
+        plan, cell.clamped = self._plan(cell.intensity)
+        prepared = self._generation.prepare(request)
+        return replace(prepared, steering=ResolvedSteering(plan, self._rooms.desk.live_plan))
+
+    def _plan(self, intensity: float) -> tuple[SteeringPlan, int]:
+        """The plan at an intensity, made once, and how many strengths were clamped."""
+        if intensity not in self._plans:
+            self._plans[intensity] = _plan_of(self._base, intensity, self._attachments, self._stream)
+        return self._plans[intensity]
+
+    def _on_delta(self, cell: _Cell, delta: Delta) -> None:
+        """Engine thread: keep the text, and say when the answer has ended."""
+        match delta:
+            case TextDelta():
+                cell.text.append(delta.text)
+                cell.token_ids.extend(token.token_id for token in delta.tokens)
+            case ChoiceFinished():
+                cell.finish = delta.reason.value
+            case RequestFinished():
+                self._inbox.put(_Ended(cell))
+            case RequestFailed():
+                self._inbox.put(_Ended(cell, error=delta.error))
+
+    def _handle_next(self) -> None:
+        try:
+            # Looked at again now and then: whoever stops the sweep sets an event and sends nothing.
+            ended = self._inbox.get(timeout=0.1)
+        except queue.Empty:
+            return
+        cell = ended.cell
+        if ended.error is not None:
+            del self._cells[id(cell)]
+            if isinstance(ended.error, ModelBusy | RequestCancelled):
+                raise ended.error
+            self._tell(cell, ended.error)
+        elif ended.reread is not None:
+            del self._cells[id(cell)]
+            self._finish(cell, ended.reread)
+        else:
+            self._reread(cell)
+
+    def _reread(self, cell: _Cell) -> None:
+        if not cell.token_ids:
+            del self._cells[id(cell)]
+            self._finish(cell, Reread(None, None))
+            return
+        ids = (*cell.prompt_ids, *cell.token_ids)
+        reading = Rereading(self._rooms, self._loaded, ids, len(cell.prompt_ids), self._steered)
+        try:
+            cell.rereading = submit(self._rooms, reading)
+        except MillmError as error:
+            self._inbox.put(_Ended(cell, error=error))
+            return
+
+        def read(future: Future[Reread]) -> None:
+            try:
+                self._inbox.put(_Ended(cell, future.result()))
+            except CancelledError:
+                return
+            except Exception as error:
+                self._inbox.put(_Ended(cell, error=error))
+
+        cell.rereading.add_done_callback(read)
+
+    def _finish(self, cell: _Cell, reread: Reread) -> None:
+        text = "".join(cell.text)
+        topic = self._settings.topic
+        self._give(
+            CellResult(
+                cell.prompt,
+                cell.intensity,
+                text,
+                len(cell.token_ids),
+                cell.finish,
+                topic_share(text, topic) if topic else None,
+                reread.features,
+                reread.loss,
+                repeated_trigrams(cell.token_ids),
+                cell.clamped,
+            )
+        )
+
+    def _tell(self, cell: _Cell, error: Exception) -> None:
+        words = error.one_line() if isinstance(error, MillmError) else str(error)
+        self._give(CellResult(cell.prompt, cell.intensity, clamped=cell.clamped, error=words))
+
+    def _give(self, result: CellResult) -> None:
+        self._done.append(result)
+        self._on_cell(result)
+
+    def _leave(self) -> None:
+        """End what is still under way."""
+        for cell in self._cells.values():
+            if cell.handle is not None:
+                cell.handle.cancel()
+            if cell.rereading is not None:
+                cell.rereading.cancel()
+
+    # --- the whole --------------------------------------------------------------------------------------------------
+
+    def _find_steered(self) -> list[Steered]:
+        there = {(each.sae_id, each.layer): each.sae for each in self._attachments}
+        missing = [place for place in self._base.authored if place not in there]
+        if missing or self._stream is None:
+            names = ", ".join(f"'{sae_id}' at layer {layer}" for sae_id, layer in missing) or "an SAE"
+            raise SaeNotAttached(
+                f"{names} is not attached, so {self._base.name} cannot steer.",
+                param="base",
+                remedy="Attach it, and choose the cluster, profile or circuit again.",
+            )
+        return [
+            Steered(ReadPlace(*place, there[place]), {index: value for index, value in values.items() if value})
+            for place, values in self._base.authored.items()
+        ]
+
+    def _find_facts(self, started: datetime) -> Mapping[str, str]:
+        info = self._loaded.info
+        return {
+            "Model": self._loaded.record.name,
+            "Runs on": f"{info.device}, {info.dtype}",
+            "SAEs": ", ".join(f"{sae_id} @ layer {layer}" for sae_id, layer in self._base.authored),
+            "Date": started.isoformat(timespec="seconds"),
+        }
+
+
+def _plan_of(
+    base: SweepBase, intensity: float, attachments: Sequence[Attachment], stream: Stream | None
+) -> tuple[SteeringPlan, int]:
+    sets = tuple(SteeredSet.of(*place, values, intensity) for place, values in base.authored.items())
+    kept = tuple(each for each in sets if not each.is_empty)
+    if intensity == PLAIN or not kept or stream is None:
+        return EMPTY_PLAN, 0
+    report = describe(kept, requested=RequestLabel(kept, base.name, intensity))
+    return build_plan(kept, attachments, stream, report=report), sum(each.clamped for each in kept)

@@ -1,0 +1,110 @@
+"""Reading a finished answer again without steering: how likely the plain model finds it, and what fires in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from engine.actions.saes.reading import ReadPlace, SaeReading
+from engine.actions.saes.rooms import Rooms
+from engine.generation.reading import ReadingFigures
+from engine.models.shelf import LoadedModel
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from engine.models.backend import Backend, KVStore
+    from engine.models.residual import PassWork
+
+
+@runtime_checkable
+class GivesAllLogits(Protocol):
+    """A backend that gives the logits of every position of a pass at once; others are fed token by token."""
+
+    def extend_all(self, store: KVStore, token_ids: Sequence[int], work: PassWork | None = None) -> Tensor:
+        """As ``extend``, with float32 logits ``[tokens, vocab]``."""
+        ...
+
+
+@dataclass(frozen=True)
+class Steered:
+    """The features of one SAE a sweep steers, with their authored strengths."""
+
+    place: ReadPlace
+    strengths: Mapping[int, float]
+
+
+@dataclass(frozen=True)
+class Reread:
+    """What was found. ``loss`` is the mean over the answer's tokens; both None for an answer without tokens."""
+
+    loss: float | None
+    features: float | None
+
+
+class Rereading(SaeReading[Reread]):
+    """Reads prompt and answer once, plainly.
+
+    Args:
+        ids: Prompt and answer.
+        start: Where the answer begins; at least 1.
+        steered: Whose features are read.
+    """
+
+    def __init__(
+        self, rooms: Rooms, loaded: LoadedModel, ids: tuple[int, ...], start: int, steered: Sequence[Steered]
+    ) -> None:
+        super().__init__(rooms, loaded, [ids], [each.place for each in steered])
+        self._ids = ids
+        self._start = start
+        self._steered = steered
+        self._loss = 0.0
+        self._sums = [0.0] * len(steered)
+
+    def _forward(self, backend: Backend, store: KVStore, chunk: tuple[int, ...], work: PassWork) -> None:
+        position = store.lengths[0]
+        # The logits after position p are about token p + 1.
+        first = max(self._start - 1 - position, 0)
+        about = self._ids[position + first + 1 : position + len(chunk) + 1]
+        if not about:
+            backend.extend(store, chunk, work)
+            return
+        if isinstance(backend, GivesAllLogits):
+            self._loss += _loss(backend.extend_all(store, chunk, work)[first : first + len(about)], about)
+            return
+        if first:
+            backend.extend(store, chunk[:first], work)
+        for place, token in enumerate(chunk[first:]):
+            logits = backend.extend(store, [token], work)
+            if place < len(about):
+                self._loss += _loss(logits[None], about[place : place + 1])
+
+    def _take(self, residuals: dict[int, Tensor], chunk: tuple[int, ...], text: int, position: int) -> None:
+        import torch
+
+        skip = max(self._start - position, 0)
+        if skip >= len(chunk):
+            return
+        for number, each in enumerate(self._steered):
+            if not each.strengths:
+                continue
+            sae, indices = each.place.sae, list(each.strengths)
+            values = torch.nan_to_num(sae.encode_features(residuals[each.place.layer][skip:], indices), nan=0.0)
+            signs = torch.tensor([1.0 if each.strengths[index] > 0 else -1.0 for index in indices])
+            self._sums[number] += float((values.float().sum(dim=0).cpu() * signs).sum())
+
+    def _result(self, figures: ReadingFigures) -> Reread:
+        written = len(self._ids) - self._start
+        if not written:
+            return Reread(None, None)
+        return Reread(self._loss / written, sum(self._sums) / written if self._steered else None)
+
+
+def _loss(logits: Tensor, about: Sequence[int]) -> float:
+    """Sum of −log p of the tokens ``about`` under ``logits`` ``[tokens, vocab]``, natural logarithm."""
+    import torch
+
+    with torch.inference_mode():
+        wanted = torch.tensor(list(about), device=logits.device)
+        return float(torch.nn.functional.cross_entropy(logits.float(), wanted, reduction="sum"))

@@ -1,0 +1,130 @@
+"""Reading prompts: chunk by chunk, in turns, and short ones together.
+
+A chunk is small (``PREFILL_CHUNK`` tokens), so that answers being written lose little time between two of their tokens
+and a client that leaves is noticed soon. Short prompts that wait at the same moment are read in one pass, padded at
+the end, as long as that pass is no larger than a chunk: the weights are then fetched once for all of them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from engine.config import EngineSettings
+from engine.generation.lane import Lane, PromptPast
+from engine.generation.passes import PassComposer
+from engine.generation.reuse import PastReuse
+from engine.steering.plan import SteeringPlan
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from engine.models.backend import Backend
+
+
+@dataclass(frozen=True)
+class ReadPrompt:
+    """What a step has made of a lane: its prompt's past, or the error that ended it."""
+
+    lane: Lane
+    past: PromptPast | None
+    error: Exception | None = None
+
+
+class Prefill:
+    """The lanes whose prompts are being read. Engine thread only."""
+
+    def __init__(self, settings: EngineSettings, passes: PassComposer, reuse: PastReuse) -> None:
+        self._settings = settings
+        self._passes = passes
+        self._reuse = reuse
+        self._lanes: deque[Lane] = deque()
+
+    def __len__(self) -> int:
+        return len(self._lanes)
+
+    def add(self, lane: Lane) -> None:
+        """Have its prompt read, behind the others'."""
+        self._lanes.append(lane)
+
+    def discard(self, lane: Lane) -> None:
+        """Its request has ended."""
+        if lane in self._lanes:
+            self._lanes.remove(lane)
+
+    def step(self, backend: Backend, live: SteeringPlan) -> list[ReadPrompt]:
+        """One pass: the next chunk of one prompt, or several short prompts whole. Returns the lanes that are done."""
+        first = self._lanes.popleft()
+        group = [first]
+        try:
+            self._begin(first, backend, live)
+            if self._may_be_read_together(first, backend):
+                group += self._companions(first, backend, live)
+            if len(group) > 1:
+                return self._read_together(group, backend)
+            return self._read_chunk(first, backend)
+        except Exception as error:
+            for lane in group:
+                self.discard(lane)
+            return [ReadPrompt(lane, None, error) for lane in group]
+
+    def _begin(self, lane: Lane, backend: Backend, live: SteeringPlan) -> None:
+        if lane.store is None:
+            self._reuse.begin(lane, backend, live)
+
+    def _may_be_read_together(self, lane: Lane, backend: Backend) -> bool:
+        """A solo lane promises the same bytes again, which padding may change; who reads along sees one row."""
+        return (
+            backend.capabilities.reads_together
+            and not lane.solo
+            and lane.fed == 0
+            and len(lane.prompt_ids) <= self._settings.PREFILL_CHUNK
+            and not self._passes.is_watched(lane)
+        )
+
+    def _companions(self, first: Lane, backend: Backend, live: SteeringPlan) -> list[Lane]:
+        """Others that fit into the pass beside ``first``; they leave the line."""
+        found: list[Lane] = []
+        longest = len(first.prompt_ids)
+        for lane in list(self._lanes):
+            width = max(longest, len(lane.prompt_ids))
+            if width * (len(found) + 2) > self._settings.PREFILL_CHUNK:
+                continue
+            self._begin(lane, backend, live)
+            if not self._may_be_read_together(lane, backend):
+                continue
+            longest = width
+            found.append(lane)
+            self._lanes.remove(lane)
+        return found
+
+    def _read_chunk(self, lane: Lane, backend: Backend) -> list[ReadPrompt]:
+        assert lane.store is not None
+        chunk = lane.prompt_ids[lane.fed : lane.fed + self._settings.PREFILL_CHUNK]
+        logits = backend.extend(lane.store, chunk, self._passes.one_row(lane, chunk))
+        lane.fed += len(chunk)
+        if lane.fed < len(lane.prompt_ids):
+            self._lanes.append(lane)
+            return []
+        return [self._done(lane, logits, backend)]
+
+    def _read_together(self, lanes: list[Lane], backend: Backend) -> list[ReadPrompt]:
+        prompts = [lane.prompt_ids for lane in lanes]
+        stores, logits = backend.read_together(prompts, self._passes.prompts(lanes))
+        done = []
+        for lane, store, row in zip(lanes, stores, logits, strict=True):
+            lane.store, lane.fed = store, len(lane.prompt_ids)
+            done.append(self._done(lane, row, backend))
+        return done
+
+    def _done(self, lane: Lane, logits: Tensor, backend: Backend) -> ReadPrompt:
+        assert lane.store is not None
+        siblings = lane.running.choices_left(lane.prompt) if backend.capabilities.batching else 0
+        self._reuse.keep_prompt(lane, backend, lane.store)
+        past = PromptPast(lane.store, logits, 1 + siblings, lane.read_under)
+        lane.store = None
+        lane.running.reading.discard(lane.prompt)
+        if siblings:
+            lane.running.pasts[lane.prompt] = past
+        return ReadPrompt(lane, past)

@@ -1,0 +1,210 @@
+"""The tokenizer inside a GGUF file, by llama.cpp's own code, with the same face as ``engine.models.tokenizer``.
+
+Pieces come as bytes and are joined by the text stream as for any tokenizer. The chat template is the file's own and is
+rendered as transformers renders it, in the same sandbox.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from engine.models.llamacpp.binding import library
+from engine.models.llamacpp.model import LlamaModel
+from engine.models.tokenizer import TemplateRaised
+
+_LONGEST_PIECE = 256
+
+
+class GgufTokenizer:
+    """A thread-safe face over the vocabulary of a loaded model. Attributes are those of ``engine.models.tokenizer``.
+
+    ``exact_bytes`` holds for every vocabulary llama.cpp knows: a text is the bytes of its pieces, one after the other.
+    """
+
+    exact_bytes = True
+    takes_variables = False
+
+    def __init__(self, model: LlamaModel) -> None:
+        llama = library()
+        self._model = model
+        self.vocab_size = model.vocab_size
+        vocab = model.vocab
+        with model.held():
+            ids = range(self.vocab_size)
+            self._pieces = [_piece(llama, vocab, token) for token in ids]
+            end = [token for token in ids if llama.llama_vocab_is_eog(vocab, token)]
+            control = [token for token in ids if llama.llama_vocab_is_control(vocab, token)]
+            bos, eos = int(llama.llama_vocab_bos(vocab)), int(llama.llama_vocab_eos(vocab))
+            self._named = {
+                name: self._written_form(llama, token)
+                for name, token in (
+                    ("bos_token", bos),
+                    ("eos_token", eos),
+                    ("pad_token", int(llama.llama_vocab_pad(vocab))),
+                    ("sep_token", int(llama.llama_vocab_sep(vocab))),
+                    ("mask_token", int(llama.llama_vocab_mask(vocab))),
+                )
+                if token >= 0
+            }
+        self.bos_id: int | None = bos if bos >= 0 else None
+        self.bos_text: str = self._named.get("bos_token", "")
+        self.eos_ids: frozenset[int] = frozenset(end) | ({eos} if eos >= 0 else set())
+        """Every token the file marks as ending a generation: end of text, of a turn, of a message."""
+        self.special_ids: frozenset[int] = frozenset(control)
+        self.hidden_ids: frozenset[int] = self.special_ids | self.eos_ids
+        self._template = model.chat_template
+        self.prepended_ids, self.appended_ids = self._added_around()
+
+    # --- text to tokens -----------------------------------------------------------------------------------------------
+
+    def encode(self, text: str, add_special_tokens: bool) -> list[int]:
+        """The token ids of ``text``, all of them. Marker tokens written in the text become those tokens.
+
+        Raises ValueError for half of a surrogate pair, :class:`ModelBusy` when the model has been unloaded.
+        """
+        try:
+            data = text.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise ValueError("The text holds half of a surrogate pair.") from error
+        return self.encode_bytes(data, add_special_tokens)
+
+    def encode_bytes(self, data: bytes, add_special_tokens: bool = False) -> list[int]:
+        """As :meth:`encode`, for UTF-8."""
+        llama = library()
+        room = len(data) + 8
+        with self._model.held():
+            while True:
+                buffer = (llama.llama_token * room)()
+                count = int(
+                    llama.llama_tokenize(self._model.vocab, data, len(data), buffer, room, add_special_tokens, True)
+                )
+                if count >= 0:
+                    return list(buffer[:count])
+                room = -count
+
+    # --- tokens to text -----------------------------------------------------------------------------------------------
+
+    def decode(self, ids: Sequence[int], skip_special: bool = True) -> str:
+        """The text of ``ids``; bytes that are no UTF-8 become U+FFFD. Ids outside the vocabulary show nothing."""
+        llama = library()
+        known = [int(i) for i in ids if 0 <= i < self.vocab_size]
+        tokens = (llama.llama_token * len(known))(*known)
+        room = 64 + 16 * len(known)
+        with self._model.held():
+            while True:
+                buffer = ctypes.create_string_buffer(room)
+                count = int(
+                    llama.llama_detokenize(self._model.vocab, tokens, len(known), buffer, room, False, not skip_special)
+                )
+                if count >= 0:
+                    return buffer.raw[:count].decode("utf-8", "replace")
+                room = -count
+
+    def token_bytes(self, token_id: int) -> bytes:
+        """The bytes of one token, a leading space included; a special token gives its written form."""
+        return self._pieces[token_id] if 0 <= token_id < self.vocab_size else b""
+
+    def token_text(self, token_id: int) -> str:
+        """One token as text. Bytes that are no whole characters are written as hexadecimal escapes, never as U+FFFD."""
+        return self.token_bytes(token_id).decode("utf-8", "backslashreplace")
+
+    def _written_form(self, llama: Any, token: int) -> str:
+        found = llama.llama_vocab_get_text(self._model.vocab, token)
+        return found.decode("utf-8", "replace") if found else ""
+
+    def _added_around(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        plain = self.encode("a", add_special_tokens=False)
+        full = self.encode("a", add_special_tokens=True)
+        for start in range(len(full) - len(plain) + 1):
+            if plain and full[start : start + len(plain)] == plain:
+                return tuple(full[:start]), tuple(full[start + len(plain) :])
+        return (), ()
+
+    # --- chat template ------------------------------------------------------------------------------------------------
+
+    @property
+    def has_chat_template(self) -> bool:
+        """Whether the file holds a chat template."""
+        return bool(self._template)
+
+    def render_chat(
+        self,
+        messages: Sequence[Mapping[str, str]],
+        *,
+        add_generation_prompt: bool,
+        continue_final: bool,
+        kwargs: Mapping[str, object],
+    ) -> str:
+        """The conversation as the file's own template writes it. As in ``engine.models.tokenizer``.
+
+        Raises :class:`TemplateRaised`: there is no template, or it refused these messages or variables.
+        """
+        if not self._template:
+            raise TemplateRaised("The file holds no chat template.")
+        from transformers.utils.chat_template_utils import render_jinja_template
+
+        turns = [{"role": m["role"], "content": m["content"]} for m in messages]
+        try:
+            rendered = render_jinja_template(
+                conversations=[turns],
+                chat_template=self._template,
+                add_generation_prompt=add_generation_prompt,
+                continue_final_message=continue_final,
+                **{**self._named, **kwargs},
+            )
+        except Exception as error:  # a template is a program: whatever it raises is its refusal
+            raise TemplateRaised(" ".join(str(error).split())[:500] or type(error).__name__) from error
+        # Newer versions give the texts alone, older ones the texts and the places of what the assistant said.
+        texts = rendered[0] if isinstance(rendered, tuple) else rendered
+        return str(texts[0] if isinstance(texts, list) else texts)
+
+    def template_variables(self) -> frozenset[str] | None:
+        """Names the chat template reads from outside; None where that cannot be told."""
+        return self._template_variables
+
+    @cached_property
+    def _template_variables(self) -> frozenset[str] | None:
+        import jinja2
+        from jinja2 import meta
+
+        try:
+            tree = jinja2.Environment(extensions=["jinja2.ext.loopcontrols"]).parse(self._template or "")
+        except jinja2.TemplateSyntaxError:
+            return None
+        return frozenset(meta.find_undeclared_variables(tree))
+
+    # --- structured output --------------------------------------------------------------------------------------------
+
+    def constraint_vocabulary(self) -> tuple[Any, int]:
+        """The vocabulary as llguidance takes it, and the one end token it knows."""
+        from llguidance import LLTokenizer, TokenizerWrapper
+
+        end = min(self.eos_ids)
+        return LLTokenizer(TokenizerWrapper(_ForLlguidance(self, end)), eos_token=end), end
+
+
+class _ForLlguidance:
+    """What llguidance asks of a tokenizer. Not its own llama.cpp helper: that keeps a pointer past an unload."""
+
+    def __init__(self, tokenizer: GgufTokenizer, end: int) -> None:
+        self._tokenizer = tokenizer
+        self.eos_token_id = end
+        self.bos_token_id = tokenizer.bos_id
+        self.tokens = [tokenizer.token_bytes(token) for token in range(tokenizer.vocab_size)]
+        self.special_token_ids = sorted(tokenizer.hidden_ids)
+
+    def __call__(self, data: bytes) -> list[int]:
+        return self._tokenizer.encode_bytes(data)
+
+
+def _piece(llama: Any, vocab: Any, token: int) -> bytes:
+    room = _LONGEST_PIECE
+    while True:
+        buffer = ctypes.create_string_buffer(room)
+        count = int(llama.llama_token_to_piece(vocab, token, buffer, room, 0, True))
+        if count >= 0:
+            return buffer.raw[:count]
+        room = -count

@@ -1,0 +1,185 @@
+"""A load in two steps, whichever engine the model needs: what it will take, then the load itself.
+
+The first step looks at files and settings and brings in the heavy libraries; nothing that is in memory is touched
+before it is known that the new model can follow.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from engine.config import EngineSettings
+from engine.errors import EngineUnsupported
+from engine.library.records import EngineKind, ModelRecord
+from engine.models.checkpoint import inspect_checkpoint
+from engine.models.memory import check_fits, plan
+
+if TYPE_CHECKING:
+    from engine.models.backend import Backend
+    from engine.models.checkpoint import CheckpointReport
+    from engine.models.devices import Placement
+    from engine.models.gguf_file import GgufReport
+    from engine.models.load_progress import Report
+    from engine.models.quantization import Precision
+
+log = logging.getLogger(__name__)
+
+GPU_DECIDES = 1 << 50
+"""Stands for the memory of a GPU, which llama.cpp itself holds a load against."""
+
+
+class Opening(Protocol):
+    """A model whose files are sound, about to be loaded."""
+
+    def check_fits(self, freed: int) -> None:
+        """Raise :class:`InsufficientMemory` when it does not fit beside what is there, less ``freed`` bytes."""
+        ...
+
+    def load(self, report: Report) -> Backend:
+        """Load it. ``report`` gets (share 0–1, stage); what it raises ends the load."""
+        ...
+
+
+def inspect(record: ModelRecord) -> CheckpointReport | GgufReport:
+    """Look at the files of ``record`` without reading a weight. Raises :class:`CheckpointInvalid` and the like."""
+    path = Path(record.local_path or "")
+    if record.engine is EngineKind.LLAMACPP:
+        from engine.models.gguf_file import inspect_gguf
+
+        return inspect_gguf(path)
+    return inspect_checkpoint(path)
+
+
+def open_model(
+    record: ModelRecord, found: CheckpointReport | GgufReport, settings: EngineSettings, *, gpu: int | None = None
+) -> Opening:
+    """Prepare the load of what :func:`inspect` found; ``gpu`` names a card instead of the settings' choice.
+
+    Raises :class:`EngineUnsupported` for an impossible device, :class:`UnsupportedQuantization`.
+    """
+    from engine.models.gguf_file import GgufReport
+
+    if isinstance(found, GgufReport):
+        return _Gguf(record.name, found, settings, gpu)
+    return _Checkpoint.prepare(record, found, settings, gpu)
+
+
+@dataclass(frozen=True)
+class _Checkpoint:
+    """A transformers checkpoint."""
+
+    record: ModelRecord
+    found: CheckpointReport
+    placement: Placement
+    precision: Precision
+
+    @classmethod
+    def prepare(
+        cls, record: ModelRecord, found: CheckpointReport, settings: EngineSettings, gpu: int | None
+    ) -> _Checkpoint:
+        from engine.models import devices
+        from engine.models.quantization import check_quantization
+        from engine.models.transformers_backend import checkpoint_dtype
+
+        threads = devices.set_threads(settings.CPU_THREADS)
+        stored = checkpoint_dtype(Path(record.local_path or ""))
+        placement = devices.place(settings.DEVICE, settings.DTYPE, stored, gpu=gpu)
+        precision = check_quantization(
+            record.name,
+            record.quantization,
+            stored_as=found.quantization_method,
+            device_type=placement.device.type,
+        )
+        placement = replace(placement, dtype=precision.dtype(placement.dtype, stored))
+        log.info(
+            "loading %s as %s on %s, %d threads: %s",
+            record.name,
+            str(placement.dtype).removeprefix("torch."),
+            placement.device,
+            threads,
+            placement.reason,
+        )
+        return cls(record, found, placement, precision)
+
+    def check_fits(self, freed: int) -> None:
+        from engine.models import devices
+
+        needed = plan(
+            self.found.params,
+            str(self.placement.dtype).removeprefix("torch."),
+            n_layers=self.found.n_layers,
+            kv_width=self.found.kv_width,
+            context_length=self.found.context_length,
+            bytes_per_weight=self.precision.bytes_per_value(self.placement.dtype),
+        )
+        device = self.placement.device
+        check_fits(self.record.name, needed, devices.available_memory(device) + freed, str(device))
+
+    def load(self, report: Report) -> Backend:
+        from engine.models.transformers_backend import TransformersBackend
+
+        return TransformersBackend.load(
+            Path(self.record.local_path or ""),
+            self.placement,
+            report,
+            trust_remote_code=self.record.trust_remote_code,
+            quantization=self.precision.config(self.placement.dtype),
+        )
+
+
+class _Gguf:
+    """A GGUF file or split set."""
+
+    def __init__(self, name: str, found: GgufReport, settings: EngineSettings, gpu: int | None) -> None:
+        from engine.models import devices
+        from engine.models.llamacpp.binding import library
+        from engine.models.llamacpp.placement import wants_gpu
+
+        self._name = name
+        self._found = found
+        self._settings = settings
+        self._threads = devices.set_threads(settings.CPU_THREADS)
+        self._gpu = bool(library().llama_supports_gpu_offload())
+        self._offloads = wants_gpu(settings, supported=self._gpu)
+        if gpu is not None:
+            raise EngineUnsupported(
+                f"{name!r} is a GGUF file: llama.cpp chooses the cards itself, so none can be named.",
+                param="gpu",
+                remedy="Leave the card out, or choose it with CUDA_VISIBLE_DEVICES before the program starts.",
+            )
+
+    def check_fits(self, freed: int) -> None:
+        if self._offloads:
+            # llama.cpp places what it can on the GPU and the rest beside it, and says itself when neither holds.
+            return
+        from engine.models.llamacpp.placement import need
+
+        check_fits(self._name, need(self._found, self._settings), self._available() + freed, "cpu")
+
+    def load(self, report: Report) -> Backend:
+        from engine.models.llamacpp.backend import LlamaCppBackend
+        from engine.models.llamacpp.placement import place
+
+        placement = place(
+            self._found,
+            self._settings,
+            available=GPU_DECIDES if self._offloads else self._available(),
+            threads=self._threads,
+            gpu_supported=self._gpu,
+        )
+        log.info(
+            "loading %s by llama.cpp, %d threads, %d tokens of context, %s",
+            self._name,
+            self._threads,
+            placement.window,
+            "on the GPU" if placement.offloaded else "on the CPU",
+        )
+        return LlamaCppBackend.load(placement, report)
+
+    def _available(self) -> int:
+        import psutil
+
+        return int(psutil.virtual_memory().available)

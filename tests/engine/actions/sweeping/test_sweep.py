@@ -1,0 +1,254 @@
+"""A sweep on a real engine: every cell with its own plan, measured on an unsteered re-reading."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import threading
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from engine.actions.saes.reading import ReadPlace
+from engine.actions.sweeping.export import as_csv, as_markdown
+from engine.actions.sweeping.rereading import GivesAllLogits, Reread, Rereading, Steered
+from engine.actions.sweeping.settings import BaseKind, CellResult, SweepBase, SweepSettings
+from engine.documents.errors import ClusterNotFound
+from engine.engine import Engine
+from engine.errors import InvalidParameter, ModelNotLoaded, SaeNotAttached
+from engine.generation.request import ChatInput, Delta, GenerationRequest, Message, Sampling, TextDelta
+from engine.library.errors import CircuitNotFound, ProfileNotFound
+from engine.models.backend import Backend
+from engine.steering.request import SteeringRequest
+from tests.made_saes import make_mirror_sae
+from tests.waiting import wait_until
+
+EngineMaker = Callable[..., Engine]
+PLACE = ("mirror", 1)
+BASE = SweepBase(BaseKind.LIVE, "by hand", {PLACE: {3: 40.0, 35: -10.0}})
+
+
+@pytest.fixture
+def engine(make_engine: EngineMaker, tmp_path: Path) -> Engine:
+    return ready(make_engine(), tmp_path)
+
+
+def ready(engine: Engine, folder: Path) -> Engine:
+    engine.saes.import_local(make_mirror_sae(folder / "mirror", layer=1), sae_id="mirror")
+    engine.saes.attach("mirror")
+    return engine
+
+
+def answered(engine: Engine, prompt: str, tokens: int, **steering: object) -> tuple[str, list[int]]:
+    """What the engine writes for one request of its own."""
+    heard: list[Delta] = []
+    request = GenerationRequest(
+        "tiny-llama",
+        ChatInput((Message("user", prompt),)),
+        sampling=Sampling(temperature=0.0),
+        max_tokens=tokens,
+        steering=SteeringRequest(**steering),  # type: ignore[arg-type]
+    )
+    engine.generation.submit(engine.generation.prepare(request), heard.append)
+    wait_until(lambda: engine.generation.stats().queue_pending == 0, "the answer")
+    texts = [each for each in heard if isinstance(each, TextDelta)]
+    return "".join(each.text for each in texts), [token.token_id for each in texts for token in each.tokens]
+
+
+def cells_of(engine: Engine, settings: SweepSettings, base: SweepBase = BASE) -> dict[tuple[int, float], CellResult]:
+    heard: list[CellResult] = []
+    outcome = engine.sweeps.run(settings, base, heard.append)
+    assert outcome.complete and list(outcome.cells) == heard and len(heard) == settings.cells
+    return {(cell.prompt, cell.intensity): cell for cell in heard}
+
+
+def test_each_cell_is_what_a_request_of_its_own_gives(engine: Engine) -> None:
+    engine.profiles.create("two", steering={3: 40.0, 35: -10.0}, sae_id="mirror", layer=1)
+    prompts = ("the sea", "a smile")
+    cells = cells_of(engine, SweepSettings(prompts, (0.0, 0.5, 2.0), max_tokens=8))
+    assert set(cells) == {(p, i) for p in (0, 1) for i in (0.0, 0.5, 2.0)}
+    for (number, intensity), cell in cells.items():
+        own = {"profile": "two", "dial": intensity} if intensity else {}
+        text, ids = answered(engine, prompts[number], 8, **own)
+        assert (cell.text, cell.tokens, cell.error) == (text, len(ids), None)
+    assert len({cell.text for (number, _), cell in cells.items() if number == 0}) > 1, "the dial does something"
+
+
+def test_the_live_state_is_neither_read_nor_changed(engine: Engine) -> None:
+    settings = SweepSettings(("the sea",), (0.0, 1.0), max_tokens=6)
+    before = cells_of(engine, settings)
+    engine.saes.set_steering(7, 90.0, sae_id="mirror", layer=1)
+    version = engine.desk.live_plan.version
+    assert cells_of(engine, settings) == before
+    assert engine.desk.live_plan.version == version
+    assert dict(engine.desk.state.entry(PLACE).values) == {7: 90.0}
+
+
+def test_the_measures_are_of_an_unsteered_reading(engine: Engine) -> None:
+    engine.saes.set_steering(7, 90.0, sae_id="mirror", layer=1)
+    (cell,) = cells_of(engine, SweepSettings(("the sea",), (2.0,), max_tokens=8, topic=frozenset({"fox"}))).values()
+    resident = engine.shelf.resident
+    assert resident is not None
+    tokenizer, model = resident.backend.tokenizer, resident.backend._model  # type: ignore[attr-defined]
+    prompt = tokenizer.encode("<|im_start|>user\nthe sea<|im_end|>\n<|im_start|>assistant\n", False)
+    engine.profiles.create("two", steering={3: 40.0, 35: -10.0}, sae_id="mirror", layer=1)
+    _, ids = answered(engine, "the sea", 8, profile="two", dial=2.0)
+
+    def read() -> tuple[float, float]:
+        with torch.inference_mode():
+            out = model(torch.tensor([[*prompt, *ids]]), output_hidden_states=True)
+            chances = out.logits[0].log_softmax(-1)
+            start = len(prompt)
+            losses = [-float(chances[start - 1 + n, token]) for n, token in enumerate(ids)]
+            stream = out.hidden_states[2][0, start:]
+            # Feature 3 is coordinate 3 where positive; 35 is coordinate 3 where negative, steered down.
+            fires = stream[:, 3].clamp(min=0).mean() - (-stream[:, 3]).clamp(min=0).mean()
+        return sum(losses) / len(losses), float(fires)
+
+    loss, fires = engine._thread.run(read).result(60)
+    assert cell.loss == pytest.approx(loss, abs=1e-4)
+    assert cell.perplexity == pytest.approx(math.exp(loss), rel=1e-3)
+    assert cell.features == pytest.approx(fires, abs=1e-4)
+    assert cell.topic == 0.0
+
+
+class OneByOne:
+    """A backend that gives the logits of a pass's last token only."""
+
+    def __init__(self, backend: Backend) -> None:
+        self.new_store, self.extend, self.tokenizer = backend.new_store, backend.extend, backend.tokenizer
+
+
+@pytest.mark.parametrize("chunk", [3, 128])
+def test_a_backend_without_all_logits_reads_token_by_token(engine: Engine, chunk: int) -> None:
+    resident = engine.shelf.resident
+    assert resident is not None and isinstance(resident.backend, GivesAllLogits)
+    narrow: Any = OneByOne(resident.backend)
+    assert not isinstance(narrow, GivesAllLogits)
+    attachment = engine.desk.state.attachments[0]
+    steered = [Steered(ReadPlace("mirror", 1, attachment.sae), {3: 1.0, 35: -1.0})]
+
+    def read(backend: Any) -> Reread:
+        reading = Rereading(engine.saes.rooms, resident, tuple(range(40, 60)), 7, steered)
+        while not reading.step(backend, chunk):
+            pass
+        reading.finish()
+        return reading.future.result(0)
+
+    slowly, at_once = (engine._thread.run(partial(read, each)).result(60) for each in (narrow, resident.backend))
+    assert slowly.loss == pytest.approx(at_once.loss, abs=1e-4)
+    assert slowly.features == pytest.approx(at_once.features, abs=1e-4)
+
+
+def test_sampling_with_a_seed_repeats_itself(engine: Engine) -> None:
+    settings = SweepSettings(("the sea", "a smile"), (0.0, 1.0), max_tokens=6, temperature=1.0, seed=5)
+    assert cells_of(engine, settings) == cells_of(engine, settings)
+
+
+def test_a_prompt_too_long_says_so_and_the_others_go_on(engine: Engine) -> None:
+    cells = cells_of(engine, SweepSettings(("the sea " * 3000, "a smile"), (0.0, 1.0), max_tokens=4))
+    assert all("context window" in str(cells[0, value].error) for value in (0.0, 1.0))
+    assert all(cells[1, value].error is None for value in (0.0, 1.0))
+
+
+def test_it_can_be_stopped(engine: Engine) -> None:
+    stop = threading.Event()
+    heard: list[CellResult] = []
+
+    def on_cell(cell: CellResult) -> None:
+        heard.append(cell)
+        stop.set()
+
+    settings = SweepSettings(tuple(f"the sea {n}" for n in range(40)), (0.0, 1.0), max_tokens=4)
+    outcome = engine.sweeps.run(settings, BASE, on_cell, stop)
+    assert not outcome.complete and len(outcome.cells) == 1
+    wait_until(lambda: engine.generation.stats().queue_pending == 0, "what was under way to end")
+
+
+def test_what_can_be_swept(engine: Engine, make_engine: EngineMaker) -> None:
+    made = engine.profiles.create("calm", steering={3: 4.0}, sae_id="mirror", layer=1)
+    assert [(each.kind.value, each.name) for each in engine.sweeps.choices()] == [
+        ("profile", "calm"),
+        ("live", "What steers now"),
+    ]
+    assert engine.sweeps.resolve(BaseKind.PROFILE, made.record.id).authored == {PLACE: {3: 4.0}}
+    with pytest.raises(InvalidParameter, match="What steers now steers nothing"):
+        engine.sweeps.resolve(BaseKind.LIVE)
+    engine.saes.set_steering(9, 5.0, sae_id="mirror", layer=1)
+    assert engine.sweeps.resolve(BaseKind.LIVE).authored == {PLACE: {9: 5.0}}
+    with pytest.raises(ProfileNotFound):
+        engine.sweeps.resolve(BaseKind.PROFILE, "prof_none")
+    # A profile that is no cluster is none under that name either.
+    with pytest.raises(ClusterNotFound):
+        engine.sweeps.resolve(BaseKind.CLUSTER, made.record.id)
+    with pytest.raises(CircuitNotFound):
+        engine.sweeps.resolve(BaseKind.CIRCUIT, "circ_none")
+    engine.saes.detach("mirror")
+    with pytest.raises(SaeNotAttached):
+        engine.sweeps.resolve(BaseKind.PROFILE, made.record.id)
+    with pytest.raises(SaeNotAttached, match="'mirror' at layer 1 is not attached, so by hand cannot steer"):
+        engine.sweeps.run(SweepSettings(("x",), (1.0,)), BASE, lambda _cell: None)
+    with pytest.raises(ModelNotLoaded):
+        make_engine(None).sweeps.run(SweepSettings(("x",), (1.0,)), BASE, lambda _cell: None)
+
+
+def test_a_circuit_is_swept_over_all_its_layers(engine: Engine, tmp_path: Path) -> None:
+    engine.saes.import_local(make_mirror_sae(tmp_path / "upper", layer=2), sae_id="upper")
+    engine.saes.attach("upper")
+    document = {
+        "kind": "mistudio.circuit-definition",
+        "schema_version": "1",
+        "name": "Two layers",
+        "rung": 0,
+        "saes": [
+            {"mistudio_sae_id": "mirror", "layer": 1, "n_features": 64, "d_model": 32},
+            {"mistudio_sae_id": "upper", "layer": 2, "n_features": 64, "d_model": 32},
+        ],
+        "members": [
+            {"layer": layer, "member_kind": "feature_ref", "feature": {"feature_idx": 3, "strength": 6.0}}
+            for layer in (1, 2)
+        ],
+        "edges": [],
+    }
+    outcome = engine.circuits.import_document(json.dumps(document).encode())
+    base = engine.sweeps.resolve(BaseKind.CIRCUIT, outcome.summary.record.id)
+    assert {place: dict(values) for place, values in base.authored.items()} == {
+        ("mirror", 1): {3: 6.0},
+        ("upper", 2): {3: 6.0},
+    }
+    cells = cells_of(engine, SweepSettings(("the sea",), (0.0, 1.0), max_tokens=4), base)
+    assert all(cell.error is None and cell.features is not None for cell in cells.values())
+
+
+def test_the_exports_say_everything(engine: Engine) -> None:
+    settings = SweepSettings(("=the | sea", "a <smile>"), (0.0, 1.0), max_tokens=4, topic=frozenset({"sea", "fox"}))
+    outcome = engine.sweeps.run(settings, BASE, lambda _cell: None)
+    versions = {"miLLM Desktop": "0.1.0", "torch": "2.9"}
+    rows = list(csv.reader(io.StringIO(as_csv(outcome, versions))))
+    notes = [row[0] for row in rows if row[0].startswith("#")]
+    assert notes[0] == "# Dial: by hand (live)"
+    assert notes[1] == "# Model: tiny-llama"
+    assert "# SAEs: mirror @ layer 1" in notes and "# λ: plain, 1" in notes and "# Sampling: greedy" in notes
+    assert "# Topic words: fox sea" in notes and "# Strengths at λ 1, mirror @ layer 1: 3: 40, 35: -10" in notes
+    assert notes[-1] == "# Versions: miLLM Desktop 0.1.0, torch 2.9"
+    head = rows[len(notes)]
+    assert head[:5] == ["prompt", "intensity", "answer", "tokens", "finish"]
+    body = rows[len(notes) + 1 :]
+    assert [row[:2] for row in body] == [
+        ["'=the | sea", "0"],
+        ["'=the | sea", "1"],
+        ["a <smile>", "0"],
+        ["a <smile>", "1"],
+    ]
+    told = {(cell.prompt, cell.intensity): cell for cell in outcome.cells}
+    assert body[0][2].removeprefix("'") == told[0, 0.0].text and body[0][3] == str(told[0, 0.0].tokens)
+    page = as_markdown(outcome, versions)
+    assert page.startswith("# Sweep of by hand\n\n- Dial: by hand (live)\n- Model: tiny-llama\n")
+    assert "| λ | answers | topic | features | perplexity | repeats |" in page
+    assert "## =the | sea" in page and page.count("\n| 1 | ") == 3
