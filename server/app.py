@@ -21,21 +21,27 @@ from server.guards import Guards
 from server.management import routes as management_routes
 from server.openai import routes as openai_routes
 from server.openai.running import GenerationInterrupted
+from server.openapi import routes as openapi_routes
+from server.openapi.describe import path_template
+from server.request_log import RequestLog
 
 log = logging.getLogger(__name__)
 
 EXTENSION = "millm"
 
 
-def create_app(engine: Engine, settings: ServerSettings) -> Quart:
-    """The ASGI application over ``engine``. Its :class:`ServerContext` is in ``app.extensions["millm"]``."""
+def create_app(engine: Engine, settings: ServerSettings, requests: RequestLog | None = None) -> Quart:
+    """The ASGI application over ``engine``. Its :class:`ServerContext` is in ``app.extensions["millm"]``.
+
+    ``requests`` takes note of each request.
+    """
     app = Quart("server", static_folder=None)
     app.request_class = ServerRequest
     app.config["MAX_CONTENT_LENGTH"] = settings.MAX_BODY_BYTES
     app.config["BODY_TIMEOUT"] = None
     # The default cuts any answer after a minute. How long an answer may take is the client's business.
     app.config["RESPONSE_TIMEOUT"] = None
-    exchanges = Exchanges(app.asgi_app)
+    exchanges = Exchanges(app.asgi_app, requests)
     app.asgi_app = exchanges  # type: ignore[method-assign, assignment]
     context = ServerContext(engine, settings, exchanges)
     app.extensions[EXTENSION] = context
@@ -45,6 +51,7 @@ def create_app(engine: Engine, settings: ServerSettings) -> Quart:
     management_routes.register(app, context)
     health.register(app, context)
     page.register(app, context)
+    openapi_routes.register(app, context)
     return app
 
 
@@ -60,13 +67,25 @@ def _add_guards(app: Quart, settings: ServerSettings) -> None:
 
     @app.before_request
     async def guard() -> Response | None:
-        current_exchange().check()
+        exchange = current_exchange()
+        exchange.route = None if request.url_rule is None else path_template(request.url_rule.rule)
+        exchange.check()
         return guards.check(request)
 
     @app.before_websocket
     async def guard_websocket() -> None:
-        current_exchange().check()
+        exchange = current_exchange()
+        exchange.route = None if websocket.url_rule is None else path_template(websocket.url_rule.rule)
+        exchange.check()
         guards.check_websocket(websocket)
+
+    @app.after_request
+    async def read_to_the_end(response: QuartResponse) -> QuartResponse:
+        if isinstance(request.body, LingeringBody):
+            # Read what the client is still sending, or the connection is reset: it never gets to see this answer, or
+            # loses its next request.
+            await request.body.discard_rest()
+        return response
 
     @app.after_request
     async def cors(response: QuartResponse) -> QuartResponse:
@@ -115,9 +134,8 @@ def _translated(error: HTTPException) -> MillmError:
 
 async def _respond(error: MillmError, *, while_generating: bool = False) -> Response:
     answer = answer_for(error, _path(), while_generating=while_generating)
-    if has_request_context() and isinstance(request.body, LingeringBody):
-        # Read what the client is still sending, or it never gets to see why it was refused.
-        await request.body.discard_rest()
+    notes = current_exchange().notes
+    notes.error, notes.param = error.code, error.param
     return Response(sse.dump(answer.body), answer.status, {**answer.headers, "Content-Type": "application/json"})
 
 

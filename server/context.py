@@ -12,6 +12,7 @@ from typing import TypeVar
 from engine.engine import Engine
 from server.config import ServerSettings
 from server.exchanges import Exchanges, current_exchange
+from server.metrics import Metrics
 
 T = TypeVar("T")
 
@@ -24,8 +25,8 @@ MANAGEMENT_THREADS = 8
 class ServerContext:
     """Shared by the routes of one app; owned by whoever made the app.
 
-    Short work (look-ups, tokenizing), waiting for a load and changes to what steers have pools of their own, so that
-    many clients waiting for a model hold up neither those whose model is there nor a person who changes something.
+    Short work (look-ups, tokenizing), loads and downloads, and changes to what steers have pools of their own, so that
+    none holds up another. An answer that waits for its model takes no thread.
     """
 
     def __init__(self, engine: Engine, settings: ServerSettings, exchanges: Exchanges) -> None:
@@ -33,6 +34,8 @@ class ServerContext:
         self.settings = settings
         self.exchanges = exchanges
         self.started = time.monotonic()
+        self.metrics = Metrics(engine, version())
+        exchanges.on_end(self.metrics.answered)
         self._quick = ThreadPoolExecutor(QUICK_THREADS, thread_name_prefix="server-quick")
         self._loads = ThreadPoolExecutor(LOAD_THREADS, thread_name_prefix="server-load")
         self._changes = ThreadPoolExecutor(MANAGEMENT_THREADS, thread_name_prefix="server-management")
@@ -40,6 +43,10 @@ class ServerContext:
     async def quick(self, call: Callable[[], T]) -> T:
         """Run ``call`` (milliseconds) off the loop, for the current request."""
         return await current_exchange().wait_for(asyncio.get_running_loop().run_in_executor(self._quick, call))
+
+    async def aside(self, call: Callable[[], T]) -> T:
+        """Run ``call`` off the loop for no request in particular."""
+        return await asyncio.get_running_loop().run_in_executor(self._quick, call)
 
     async def load(self, call: Callable[[], T]) -> T:
         """Run ``call`` (up to minutes) off the loop, for the current request. It goes on when the client leaves."""
@@ -54,6 +61,7 @@ class ServerContext:
 
     def close(self) -> None:
         """Let the pools end; work under way is not waited for."""
+        self.metrics.close()
         self._quick.shutdown(wait=False, cancel_futures=True)
         self._loads.shutdown(wait=False, cancel_futures=True)
         self._changes.shutdown(wait=False, cancel_futures=True)

@@ -137,6 +137,12 @@ ERROR_TABLE: Mapping[str, ErrorSpec] = MappingProxyType(
         "model_not_generative": ErrorSpec(400),
         "engine_unsupported": ErrorSpec(400),
         "checkpoint_invalid": ErrorSpec(400),
+        "invalid_local_path": ErrorSpec(400),
+        "model_already_loaded": ErrorSpec(400),
+        "unsupported_quantization": ErrorSpec(400),
+        "gpu_not_found": ErrorSpec(404),
+        "split_not_honoured": ErrorSpec(409),
+        "nothing_to_cancel": ErrorSpec(409),
         "model_locked": ErrorSpec(409),
         "model_already_exists": ErrorSpec(409),
         "load_cancelled": ErrorSpec(409),
@@ -170,6 +176,7 @@ ERROR_TABLE: Mapping[str, ErrorSpec] = MappingProxyType(
         "no_active_cluster": ErrorSpec(409),
         "no_active_circuit": ErrorSpec(409),
         "ambiguous_active_circuit": ErrorSpec(409),
+        "sweep_running": ErrorSpec(409),
         # files, library, process
         "data_directory_unusable": _server(500),
         "data_directory_in_use": _server(500),
@@ -180,6 +187,12 @@ ERROR_TABLE: Mapping[str, ErrorSpec] = MappingProxyType(
         "insufficient_disk": _server(507),
         "download_failed": _server(502),
         "checksum_mismatch": _server(502),
+        "download_cancelled": ErrorSpec(499),
+        "repo_not_found": ErrorSpec(404),
+        "gated_model_no_token": ErrorSpec(401),
+        "invalid_hf_token": ErrorSpec(401),
+        "hub_offline": ErrorSpec(409),
+        "hub_unavailable": _server(503, retry_after=60),
     }
 )
 
@@ -253,7 +266,8 @@ def answer_for(error: MillmError, path: str, *, while_generating: bool = False) 
     retry_after = retry_after_of(error, status)
     if retry_after is not None:
         headers["Retry-After"] = str(retry_after)
-    if status == 401:
+    if error.code == InvalidApiKey.code:
+        # Of our own key only: a hub that wants a token is no reason for a client to show ours anew.
         headers["WWW-Authenticate"] = "Bearer"
     body = openai_envelope(error, while_generating=while_generating) if openai else api_envelope(error)
     return ErrorAnswer(status, body, headers)

@@ -20,6 +20,7 @@ from contextvars import ContextVar
 from typing import Any, TypeVar
 
 from server.errors import ServerStopping
+from server.request_log import RequestLog, RequestNotes
 
 log = logging.getLogger(__name__)
 
@@ -35,11 +36,15 @@ class Exchange:
     Attributes:
         task: Serves the ASGI call.
         client_left: The connection is gone.
+        notes: What is learnt about it, for the log of requests.
+        route: The pattern of the route that takes it; None until one does.
     """
 
-    def __init__(self, task: asyncio.Task[Any]) -> None:
+    def __init__(self, task: asyncio.Task[Any], notes: RequestNotes | None = None) -> None:
         self.task = task
+        self.notes = notes if notes is not None else RequestNotes()
         self.client_left = False
+        self.route: str | None = None
         self._stop: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._callbacks: list[Callable[[], None]] = []
 
@@ -98,12 +103,18 @@ def current_exchange() -> Exchange:
     return _current.get()
 
 
+Ended = Callable[[Exchange, str, int, float], None]
+"""Told of an exchange that is over, with its method, its status (0: nothing was sent) and its seconds."""
+
+
 class Exchanges:
     """ASGI middleware that keeps the register and the request log. Lives on the server's loop."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, requests: RequestLog | None = None) -> None:
         self._app = app
+        self._requests = requests
         self._open: set[Exchange] = set()
+        self._listeners: list[Ended] = []
         self.closing = False
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
@@ -113,7 +124,7 @@ class Exchanges:
             return
         task = asyncio.current_task()
         assert task is not None
-        exchange = Exchange(task)
+        exchange = Exchange(task, None if self._requests is None else self._requests.begin(scope))
         # Quart's task for the route starts with a copy of this context.
         _current.set(exchange)
         if self.closing:
@@ -152,6 +163,14 @@ class Exchanges:
             seconds = time.monotonic() - began
             method = scope.get("method", "WEBSOCKET")
             log.info("%s %s %d %.3f s%s", method, path, status, seconds, "" if whole else ", cut short")
+            for ended in self._listeners:
+                ended(exchange, method, status, seconds)
+            if self._requests is not None:
+                self._requests.finish(exchange.notes, status, seconds, cut_short=not whole)
+
+    def on_end(self, listener: Ended) -> None:
+        """Call ``listener`` whenever an exchange is over."""
+        self._listeners.append(listener)
 
     async def end_all(self, grace: float, cut: Callable[[], None]) -> None:
         """End every request: routes get ``grace`` seconds to say goodbye, then ``cut`` ends their connections."""

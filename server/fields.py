@@ -8,12 +8,13 @@ asks for nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
 
 from engine.errors import FieldNotHonoured, UnusedFieldsRefused
+from engine.library.records import EngineKind
 
 Body = Mapping[str, Any]
 
@@ -40,20 +41,26 @@ class Rule:
 
     Attributes:
         embeddings: Most fields of the other endpoints say nothing about a vector, and are reported there.
+        on_gguf: What becomes of it with a GGUF model, where that differs.
         neutral: Values that ask for nothing and pass even where the field is refused; compared with their JSON type.
         refused_when: A condition under which a field that is otherwise honoured is refused.
+        when: That condition in words, for the documentation.
         remedy: What to do instead, for the message.
     """
 
     chat: Use
     completions: Use
     embeddings: Use = Use.REPORTED
+    on_gguf: Mapping[Endpoint, Use] = field(default_factory=dict)
     neutral: tuple[Any, ...] = ()
     refused_when: Callable[[Any, Body], bool] | None = None
+    when: str = ""
     remedy: str = ""
 
-    def use(self, endpoint: Endpoint) -> Use:
-        """The row's word for ``endpoint``."""
+    def use(self, endpoint: Endpoint, engine: str = EngineKind.TRANSFORMERS) -> Use:
+        """The row's word for ``endpoint`` with a model of ``engine``."""
+        if engine == EngineKind.LLAMACPP and endpoint in self.on_gguf:
+            return self.on_gguf[endpoint]
         match endpoint:
             case Endpoint.CHAT:
                 return self.chat
@@ -74,6 +81,7 @@ def _everywhere(use: Use, **more: Any) -> Rule:
 _H = _both(Use.HONOURED)
 _TEXT_ONLY = _both(Use.HONOURED, embeddings=Use.REFUSED)
 _CHAT_ONLY_REPORTED = Rule(Use.HONOURED, Use.REPORTED)
+_TEMPLATE = Rule(Use.HONOURED, Use.REPORTED, on_gguf={Endpoint.CHAT: Use.REPORTED})
 _REPORTED = _everywhere(Use.REPORTED)
 _REFUSED = _everywhere(Use.REFUSED)
 
@@ -92,14 +100,15 @@ def scores(body: Body) -> bool:
 
 def _text_only(*idle: Any, **more: Any) -> Rule:
     """Honoured where text is written; on scoring refused, but for values that ask for ``idle`` (and 1 is 1.0)."""
-    return _both(Use.HONOURED, refused_when=lambda value, body: scores(body) and value not in idle, **more)
+    refused = {"refused_when": lambda value, body: scores(body) and value not in idle, "when": "scoring"}
+    return _both(Use.HONOURED, **{**refused, **more})
 
 
 _STEERING = _text_only(
     embeddings=Use.REFUSED,
     remedy=f"{SCORING} is never steered, nor are embeddings: leave it out, or ask for two tokens or more.",
 )
-_ONE_TOKEN = f"{SCORING} reads one token and writes nothing: leave it out, or ask for text."
+_ONE_TOKEN = f"{SCORING} reads one token and writes nothing, nor do embeddings: leave it out, or ask for text."
 
 TABLE: Mapping[str, Rule] = MappingProxyType(
     {
@@ -108,14 +117,15 @@ TABLE: Mapping[str, Rule] = MappingProxyType(
         "messages": _CHAT_ONLY_REPORTED,
         "prompt": Rule(Use.REPORTED, Use.HONOURED),
         "add_special_tokens": Rule(Use.REPORTED, Use.HONOURED),
-        "chat_template_kwargs": _CHAT_ONLY_REPORTED,
-        "enable_thinking": _CHAT_ONLY_REPORTED,
+        "chat_template_kwargs": _TEMPLATE,
+        "enable_thinking": _TEMPLATE,
         "extra_messages": Rule(
             Use.HONOURED,
             Use.REFUSED,
             neutral=([],),
-            refused_when=lambda value, body: not scores(body),
-            remedy="Further conversations can be scored, not answered: send one request for each.",
+            refused_when=lambda value, body: body.get("stream") is True,
+            when="`stream` is true",
+            remedy="Several conversations are answered as a whole: send it without stream, or one request for each.",
         ),
         "stream": _text_only(False, remedy=_ONE_TOKEN),
         "stream_options": _H,
@@ -135,6 +145,7 @@ TABLE: Mapping[str, Rule] = MappingProxyType(
         "best_of": _both(
             Use.HONOURED,
             refused_when=lambda value, body: value != 1 and (body.get("stream") is True or scores(body)),
+            when="`stream` is true; scoring",
             remedy="Choices can only be ranked once all are written: send it without stream, and not with scoring.",
         ),
         "max_tokens": _H,
@@ -145,7 +156,14 @@ TABLE: Mapping[str, Rule] = MappingProxyType(
         # vectors
         "input": Rule(Use.REPORTED, Use.REPORTED, Use.HONOURED),
         "encoding_format": Rule(Use.REPORTED, Use.REPORTED, Use.HONOURED),
-        "pooling": Rule(Use.REFUSED, Use.REFUSED, Use.HONOURED, neutral=("mean",)),
+        "pooling": Rule(
+            Use.REFUSED,
+            Use.REFUSED,
+            Use.HONOURED,
+            on_gguf={Endpoint.EMBEDDINGS: Use.REFUSED},
+            neutral=("mean",),
+            remedy="Send mean, or leave it out.",
+        ),
         "normalize": Rule(Use.REFUSED, Use.REFUSED, Use.HONOURED, neutral=(False,)),
         # probabilities
         "logprobs": _both(Use.HONOURED, embeddings=Use.REFUSED, neutral=(False,)),
@@ -161,6 +179,7 @@ TABLE: Mapping[str, Rule] = MappingProxyType(
             Use.REFUSED,
             neutral=({"type": "text"},),
             refused_when=lambda value, body: scores(body),
+            when="scoring",
             remedy="Only a chat's answer can be given a form, and scoring writes none.",
         ),
         # steering
@@ -214,11 +233,13 @@ def judge(
     Raises :class:`FieldNotHonoured` for the first field that would change the text and cannot, listing the others.
     """
     refused = [
-        name for name, value in body.items() if value is not None and _is_refused(endpoint, name, value, body, declared)
+        name
+        for name, value in body.items()
+        if value is not None and _is_refused(endpoint, engine, name, value, body, declared)
     ]
     if refused:
         raise _refusal(endpoint, refused, model=model, engine=engine)
-    return tuple(dict.fromkeys(_unused_locations(endpoint, body, unused)))
+    return tuple(dict.fromkeys(_unused_locations(endpoint, engine, body, unused)))
 
 
 def refuse_unused(locations: Sequence[str]) -> None:
@@ -232,13 +253,13 @@ def refuse_unused(locations: Sequence[str]) -> None:
         )
 
 
-def _is_refused(endpoint: Endpoint, name: str, value: Any, body: Body, declared: frozenset[str]) -> bool:
+def _is_refused(endpoint: Endpoint, engine: str, name: str, value: Any, body: Body, declared: frozenset[str]) -> bool:
     rule = TABLE.get(name)
     if rule is None:
         return False
     if any(_same(value, neutral) for neutral in rule.neutral):
         return False
-    use = rule.use(endpoint)
+    use = rule.use(endpoint, engine)
     if use is Use.REFUSED or (use is Use.HONOURED and name not in declared):
         return True
     return use is Use.HONOURED and rule.refused_when is not None and rule.refused_when(value, body)
@@ -260,20 +281,24 @@ def _refusal(endpoint: Endpoint, refused: list[str], *, model: str, engine: str)
     return FieldNotHonoured(message, param=first, details={"fields": refused}, remedy=remedy)
 
 
-def _unused_locations(endpoint: Endpoint, body: Body, unused: Sequence[str]) -> list[str]:
-    """Top-level fields in body order (with unknown stream options in their place), declared fields without use here,
-    then message fields.
+def _unused_locations(endpoint: Endpoint, engine: str, body: Body, unused: Sequence[str]) -> list[str]:
+    """Top-level fields in body order (with unknown stream options in their place), fields that this engine or this very
+    request has no use for, then message fields.
     """
     found: list[str] = []
+    of_engine: list[str] = []
     for name, value in body.items():
         rule = TABLE.get(name)
-        if value is None:
+        if value is None or (name == "chat_template_kwargs" and value == ""):
+            # An empty text of template variables is null.
             continue
         if rule is None or rule.use(endpoint) is Use.REPORTED:
             found.append(name)
         elif name == "stream_options" and "stream_options" not in unused:
             found.extend(f"stream_options.{key}" for key in _extra_keys(value, _STREAM_OPTION_KEYS))
-    found.extend(unused)
+        elif rule.use(endpoint, engine) is Use.REPORTED:
+            of_engine.append(name)
+    found.extend([*of_engine, *unused])
     if endpoint is Endpoint.CHAT:
         found.extend(_message_locations("messages", body.get("messages")))
         for row, messages in enumerate(_items(body.get("extra_messages"))):

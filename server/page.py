@@ -7,6 +7,7 @@ from html import escape
 from quart import Quart, Response, request
 
 from server.context import ServerContext, version
+from server.openapi.describe import HTML, describe
 
 _PAGE = """<!doctype html>
 <html lang="en">
@@ -28,6 +29,8 @@ pre {{ padding: .8rem; border: 1px solid #8886; border-radius: .4rem; overflow-x
 <pre>{address}</pre>
 <ul>
 <li><a href="/v1/models">/v1/models</a>: the models that answer</li>
+<li><a href="/openapi.json">/openapi.json</a>: every route, described as OpenAPI</li>
+<li><a href="/metrics">/metrics</a>: figures for Prometheus</li>
 <li><a href="/api/health">/api/health</a>: whether the server is up</li>
 <li><a href="/api/health/detailed">/api/health/detailed</a>: the model, the queue and its figures</li>
 </ul>
@@ -40,6 +43,7 @@ def register(app: Quart, context: ServerContext) -> None:
     """Add the page to ``app``."""
 
     @app.get("/")
+    @describe("A small page with the address, the model and links.", answer=HTML)
     async def page() -> Response:
         resident = context.engine.shelf.resident
         loading = context.engine.shelf.loading

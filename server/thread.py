@@ -18,11 +18,12 @@ from quart import Quart
 
 from engine.engine import Engine
 from engine.errors import MillmError, PortInUse, UnsafeBinding
-from engine.events import ServerStateChanged
+from engine.events import RequestRecorded, ServerStateChanged
 from server.app import context_of, create_app
 from server.config import ServerSettings
 from server.connections import Connections
 from server.guards import api_key_of, is_loopback
+from server.request_log import RequestLog
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +52,7 @@ class ServerThread:
         self._state = "stopped"
         self._address: str | None = None
         self._error: str | None = None
+        self._log = RequestLog(engine.events.publish)
 
     @property
     def state(self) -> str:
@@ -70,6 +72,48 @@ class ServerThread:
         with self._lock:
             return self._error
 
+    @property
+    def shared(self) -> bool:
+        """Whether other machines can reach it while it runs."""
+        with self._lock:
+            run = self._run if self._state == "running" else None
+            return run is not None and not is_loopback(run.host)
+
+    @property
+    def outdated(self) -> bool:
+        """Whether it runs with other settings than those it would be started with now."""
+        with self._lock:
+            run = self._run if self._state in ("starting", "running") else None
+            return run is not None and not run.follows(self._settings)
+
+    def requests(self) -> tuple[RequestRecorded, ...]:
+        """The requests of late, the oldest first; they outlive a restart."""
+        return self._log.entries()
+
+    def clear_requests(self) -> None:
+        """Forget the requests that have ended."""
+        self._log.clear()
+
+    def configure(self, settings: ServerSettings) -> None:
+        """Use ``settings`` from the next start on."""
+        with self._lock:
+            self._settings = settings
+
+    def restart(self, timeout: float = 10.0) -> None:
+        """Stop, wait for the end, and start with the settings in force now; returns when that start has begun.
+
+        On the port it was started on where that was given by hand and ``PORT`` is as it was then. Raises
+        ``TimeoutError`` when it had not ended after ``timeout`` seconds.
+        """
+        with self._lock:
+            run = self._run
+        self.stop(timeout)
+        if run is not None and run.thread.is_alive():
+            raise TimeoutError(f"the server had not ended after {timeout:g} s")
+        with self._lock:
+            port = None if run is None else run.port_with(self._settings)
+        self.start(port)
+
     def start(self, port: int | None = None) -> None:
         """Start on ``port`` (the setting's where None, any free one where 0) and return at once.
 
@@ -79,9 +123,7 @@ class ServerThread:
         with self._lock:
             if self._run is not None and self._state in ("starting", "running"):
                 return
-            run = _Run(
-                self, self._engine, self._settings, self._settings.PORT if port is None else port, self._insecure
-            )
+            run = _Run(self, self._engine, self._settings, port, self._insecure)
             self._run = run
         self._change(run, "starting")
         run.thread.start()
@@ -125,10 +167,13 @@ class ServerThread:
 
 
 class _Run:
-    """One start of the server, up to its end. ``settled`` is set when it runs or has failed."""
+    """One start of the server, up to its end. ``settled`` is set when it runs or has failed.
+
+    ``given_port`` is the one named for this start, None for the setting's.
+    """
 
     def __init__(
-        self, owner: ServerThread, engine: Engine, settings: ServerSettings, port: int, insecure: bool
+        self, owner: ServerThread, engine: Engine, settings: ServerSettings, port: int | None, insecure: bool
     ) -> None:
         self.thread = threading.Thread(target=self._main, name="server", daemon=True)
         self.settled = threading.Event()
@@ -137,12 +182,27 @@ class _Run:
         self._owner = owner
         self._engine = engine
         self._settings = settings
-        self._port = port
+        self.given_port = port
+        self._port = settings.PORT if port is None else port
         self._insecure = insecure
         self._lock = threading.Lock()
         self._stopping = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
+
+    @property
+    def host(self) -> str:
+        """The address it listens on."""
+        return self._settings.HOST
+
+    def follows(self, settings: ServerSettings) -> bool:
+        """Whether a start with ``settings`` would give the same server."""
+        names = ServerSettings.model_fields
+        return all(getattr(self._settings, name) == getattr(settings, name) for name in names)
+
+    def port_with(self, settings: ServerSettings) -> int | None:
+        """The port to name for a restart with ``settings``: the one given by hand, unless the setting has moved."""
+        return self.given_port if settings.PORT == self._settings.PORT else None
 
     def request_stop(self) -> None:
         """Ask it to end, from any thread."""
@@ -172,7 +232,7 @@ class _Run:
         self.settled.set()
 
     def _serve(self, listener: socket.socket) -> None:
-        app = create_app(self._engine, self._settings)
+        app = create_app(self._engine, self._settings, self._owner._log)
         loop = asyncio.new_event_loop()
         try:
             asyncio.set_event_loop(loop)

@@ -10,6 +10,7 @@ from quart import Quart, Response
 from engine.actions.steering.circuits import MAX_PAGE
 from engine.documents.evidence import TOP_RUNG
 from server.context import ServerContext
+from server.management import answers
 from server.management.envelope import bare, success
 from server.management.validation import (
     MAX_INDEX,
@@ -21,6 +22,9 @@ from server.management.validation import (
     read_nothing,
     read_query,
 )
+from server.openapi.describe import Document, describe
+
+CIRCUIT_DOCUMENT = Document("A circuit definition.")
 
 
 class _List(Query):
@@ -48,7 +52,9 @@ class _Release(Query):
     circuit_id: Annotated[str, Field(min_length=1, max_length=100)]
 
 
-class _Dial(Body):
+class CircuitDialBody(Body):
+    """A circuit's dial."""
+
     intensity: float
     reapply: bool = True
     acknowledge_unvalidated: bool = False
@@ -59,36 +65,59 @@ def register(app: Quart, context: ServerContext) -> None:
     actions = context.engine.circuits
 
     @app.get("/api/circuits")
+    @describe("List circuits, newest first.", query=_List, data=answers.CircuitsAnswer)
     async def circuits() -> Response:
         asked = read_query(_List)
         return success(await context.quick(lambda: actions.list(**dict(asked))))
 
     @app.get("/api/circuits/active")
+    @describe(
+        "The circuits that serve; with single, the one that does.",
+        query=_Active,
+        data=list[answers.CircuitAnswer] | answers.CircuitAnswer | None,
+        errors=(409,),
+    )
     async def active_circuits() -> Response:
         look: Any = actions.active_single if read_query(_Active).single else actions.active
         return success(await context.quick(look))
 
     @app.get("/api/circuits/claims")
+    @describe("Which circuit holds which layer.", query=NoQuery, data=list[answers.ClaimAnswer])
     async def claims() -> Response:
         read_query(NoQuery)
         return success(await context.quick(actions.claims))
 
     @app.post("/api/circuits/claims/release")
+    @describe("Let go of a circuit's layers.", query=_Release, data=answers.ReleasedClaimsAnswer, errors=(404, 409))
     async def release_claims() -> Response:
         circuit_id = read_query(_Release).circuit_id
         await read_nothing(context)
         return success(await context.manage(lambda: actions.release_claims(circuit_id)))
 
     @app.post("/api/circuits/import")
+    @describe(
+        "Import a circuit document.",
+        query=_ImportQuery,
+        body=CIRCUIT_DOCUMENT,
+        data=answers.ImportedCircuitAnswer,
+        errors=(400, 409),
+    )
     async def import_circuit() -> Response:
         on_conflict = read_query(_ImportQuery).on_conflict
         raw = await read_document(context)
         return success(await context.manage(lambda: actions.import_document(raw, on_conflict=on_conflict)))
 
     @app.put("/api/circuits/active/intensity")
+    @describe(
+        "Set the serving circuit's dial.",
+        query=NoQuery,
+        body=CircuitDialBody,
+        data=answers.DialledCircuitAnswer,
+        errors=(400, 404, 409),
+    )
     async def set_circuit_intensity() -> Response:
         read_query(NoQuery)
-        asked = await read_json(context, _Dial)
+        asked = await read_json(context, CircuitDialBody)
         return success(
             await context.manage(
                 lambda: actions.set_intensity(
@@ -99,29 +128,61 @@ def register(app: Quart, context: ServerContext) -> None:
             )
         )
 
+    @app.put("/api/circuits/<circuit_id>/intensity")
+    @describe(
+        "Set a circuit's dial.",
+        query=NoQuery,
+        body=CircuitDialBody,
+        data=answers.DialledCircuitAnswer,
+        errors=(400, 404, 409),
+    )
+    async def set_intensity_of_one(circuit_id: str) -> Response:
+        read_query(NoQuery)
+        asked = await read_json(context, CircuitDialBody)
+        return success(
+            await context.manage(
+                lambda: actions.set_intensity(
+                    asked.intensity,
+                    reapply=asked.reapply,
+                    acknowledge_unvalidated=asked.acknowledge_unvalidated,
+                    circuit_id=circuit_id,
+                )
+            )
+        )
+
     @app.get("/api/circuits/<circuit_id>")
+    @describe("One circuit.", query=NoQuery, data=answers.CircuitAnswer, errors=(404,))
     async def circuit(circuit_id: str) -> Response:
         read_query(NoQuery)
         return success(await context.quick(lambda: actions.get(circuit_id)))
 
     @app.delete("/api/circuits/<circuit_id>")
+    @describe(
+        "Delete a circuit; a serving one is stopped first.",
+        query=NoQuery,
+        data=answers.DeletedCircuitAnswer,
+        errors=(404, 409),
+    )
     async def delete_circuit(circuit_id: str) -> Response:
         read_query(NoQuery)
         return success(await context.manage(lambda: actions.delete(circuit_id)))
 
     @app.post("/api/circuits/<circuit_id>/activate")
+    @describe("Serve a circuit.", query=_Activate, data=answers.ActivatedCircuitAnswer, errors=(400, 404, 409))
     async def activate_circuit(circuit_id: str) -> Response:
         asked = read_query(_Activate)
         await read_nothing(context)
         return success(await context.manage(lambda: actions.activate(circuit_id, **dict(asked))))
 
     @app.post("/api/circuits/<circuit_id>/deactivate")
+    @describe("Stop serving a circuit.", query=NoQuery, data=answers.DeactivatedCircuitAnswer, errors=(404, 409))
     async def deactivate_circuit(circuit_id: str) -> Response:
         read_query(NoQuery)
         await read_nothing(context)
         return success(await context.manage(lambda: actions.deactivate(circuit_id)))
 
     @app.get("/api/circuits/<circuit_id>/export")
+    @describe("The author's document, as it came.", query=NoQuery, answer=dict[str, Any], errors=(404,))
     async def export_circuit(circuit_id: str) -> Response:
         read_query(NoQuery)
         return bare(await context.quick(lambda: actions.export(circuit_id)))

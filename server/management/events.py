@@ -1,6 +1,7 @@
 """The WebSocket ``/api/events``: every event of the engine, one JSON object ``{"event", "data"}`` a message.
 
 It carries what happens from the moment the connection is accepted; the state before that is read from the other routes.
+Beside the engine's events it carries the machine's figures (see ``machine_feed.py``).
 A page cannot set headers on a WebSocket, so beside them the API key may come as ``?key=``. What clients send is thrown
 away. A client that reads too slowly loses the oldest events and is told how many (``events:dropped``): then it reads
 the state anew, as after a new connection.
@@ -24,6 +25,8 @@ from server.context import ServerContext
 from server.errors import ServerStopping
 from server.exchanges import current_exchange
 from server.management.envelope import wire
+from server.management.machine_feed import MachineFeed
+from server.openapi.describe import describe
 
 log = logging.getLogger(__name__)
 
@@ -91,6 +94,7 @@ def _message(name: str, data: dict[str, Any]) -> str:
 
 def register(app: Quart, context: ServerContext) -> None:
     """Add the socket to ``app``."""
+    feed = MachineFeed(context)
 
     @app.websocket(PATH)
     async def events() -> None:
@@ -99,6 +103,8 @@ def register(app: Quart, context: ServerContext) -> None:
         # Before the client hears that it is connected, so that nothing that happens from then on is missed.
         subscription = context.engine.events.subscribe(outbox.put)
         exchange.on_close(subscription.close)
+        leave_feed = feed.join(outbox.put)
+        exchange.on_close(leave_feed)
         await websocket.accept()
         reading = asyncio.ensure_future(_discard_messages())
         try:
@@ -112,9 +118,13 @@ def register(app: Quart, context: ServerContext) -> None:
             await websocket.close(INTERNAL_ERROR, "The server failed.")
         finally:
             subscription.close()
+            leave_feed()
             reading.cancel()
 
     @app.get(PATH)
+    @describe(
+        "Speaks WebSocket: each message is {event, data}. A plain request is refused.", only_refuses=True, errors=(422,)
+    )
     async def plain_request() -> Response:
         raise InvalidParameter(f"{PATH} speaks WebSocket.", remedy="Connect to it with a WebSocket client.")
 

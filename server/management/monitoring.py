@@ -7,11 +7,16 @@ from typing import Annotated, Any
 from pydantic import Field
 from quart import Quart, Response
 
+from engine.actions.saes.reading import check_features
+from engine.engine import Engine
 from engine.monitor.live import MAX_HISTORY, MAX_TOP_FEATURES, MAX_TOP_K
-from engine.monitor.records import Metric
+from engine.monitor.peaks import Peak
+from engine.monitor.records import Metric, MonitoringStatistics
 from server.context import ServerContext
+from server.management import answers, looking_answers
 from server.management.envelope import success
 from server.management.validation import Body, Index, NoQuery, Place, Query, SaeId, read_json, read_query
+from server.openapi.describe import describe
 
 _MAX_FEATURES = 10_000
 _FEATURE_LIST = r"\d{1,10}(,\d{1,10})*"
@@ -28,7 +33,9 @@ class MonitorChoice(Body):
     layer: Index | None = None
 
 
-class _Switch(Body):
+class MonitorSwitchBody(Body):
+    """On or off."""
+
     enabled: bool = True
 
 
@@ -46,7 +53,14 @@ class _Statistics(Place):
         return None if self.features is None else [int(index) for index in self.features.split(",")]
 
 
-class _Top(Body):
+class _Peaks(Place):
+    limit: Annotated[int, Field(ge=1, le=MAX_HISTORY)] = 50
+    feature: Index | None = None
+
+
+class TopFeaturesBody(Body):
+    """How many features, by which metric."""
+
     k: Annotated[int, Field(ge=1, le=MAX_TOP_FEATURES)] = 10
     # Strict models take no text for an enum, and JSON has nothing else.
     metric: Annotated[Metric, Field(strict=False)] = Metric.MEAN
@@ -67,22 +81,40 @@ def register(app: Quart, context: ServerContext) -> None:
     monitor = context.engine.monitor
 
     @app.get("/api/monitoring")
+    @describe("What the live monitor is set to.", query=NoQuery, data=answers.MonitoringAnswer)
     async def monitoring_state() -> Response:
         read_query(NoQuery)
         return success(monitor.state().as_dict())
 
     @app.post("/api/monitoring/configure")
+    @describe(
+        "Choose what the live monitor watches.",
+        query=NoQuery,
+        body=MonitorChoice,
+        body_optional=True,
+        data=answers.MonitoringAnswer,
+        errors=(400,),
+    )
     async def monitoring_configure() -> Response:
         return await configure(context)
 
     @app.post("/api/monitoring/enable")
+    @describe(
+        "Switch the live monitor.",
+        query=NoQuery,
+        body=MonitorSwitchBody,
+        body_optional=True,
+        data=answers.MonitoringAnswer,
+        errors=(400,),
+    )
     async def monitoring_enable() -> Response:
         read_query(NoQuery)
-        switch = await read_json(context, _Switch, optional=True)
+        switch = await read_json(context, MonitorSwitchBody, optional=True)
         state = await context.quick(lambda: monitor.set_enabled(switch.enabled))
         return success(state.as_dict())
 
     @app.get("/api/monitoring/history")
+    @describe("What the monitor saw, newest first.", query=_History, data=answers.HistoryAnswer)
     async def monitoring_history() -> Response:
         query = read_query(_History)
         records = await context.quick(lambda: monitor.history(query.limit, query.request_id))
@@ -96,26 +128,104 @@ def register(app: Quart, context: ServerContext) -> None:
         )
 
     @app.delete("/api/monitoring/history")
+    @describe("Throw the history away.", query=NoQuery, data=answers.ClearedHistoryAnswer)
     async def monitoring_clear_history() -> Response:
         read_query(NoQuery)
         return success({"cleared": await context.quick(monitor.clear_history)})
 
     @app.get("/api/monitoring/statistics")
+    @describe("Figures of features over all tokens read.", query=_Statistics, data=MonitoringStatistics, errors=(400,))
     async def monitoring_statistics() -> Response:
         query = read_query(_Statistics)
         found = await context.quick(lambda: monitor.statistics(query.indices, sae_id=query.sae_id, layer=query.layer))
         return success(found)
 
     @app.delete("/api/monitoring/statistics")
+    @describe("Begin the statistics anew.", query=NoQuery, data=answers.ClearedAnswer)
     async def monitoring_clear_statistics() -> Response:
         read_query(NoQuery)
         await context.quick(monitor.clear_statistics)
         return success({"cleared": True})
 
+    @app.get("/api/monitoring/cost")
+    @describe("What reading along has cost.", query=NoQuery, data=looking_answers.CostAnswer)
+    async def monitoring_cost() -> Response:
+        read_query(NoQuery)
+        cost = monitor.cost()
+        return success(
+            {
+                "enabled": monitor.state().enabled,
+                "tokens": cost.tokens,
+                "seconds": cost.seconds,
+                "milliseconds_per_token": cost.milliseconds_per_token,
+            }
+        )
+
+    @app.get("/api/monitoring/peaks")
+    @describe(
+        "The tokens at which features of an attached SAE fired most, with the text before each.",
+        query=_Peaks,
+        data=looking_answers.PeaksAnswer,
+        errors=(400,),
+    )
+    async def monitoring_peaks() -> Response:
+        query = read_query(_Peaks)
+        return success(await context.quick(lambda: _peaks(context.engine, query)))
+
+    @app.delete("/api/monitoring/peaks")
+    @describe("Forget the strongest tokens of all features.", query=NoQuery, data=answers.ClearedHistoryAnswer)
+    async def monitoring_clear_peaks() -> Response:
+        read_query(NoQuery)
+        return success({"cleared": await context.quick(monitor.clear_peaks)})
+
     @app.post("/api/monitoring/statistics/top")
+    @describe(
+        "Features by a metric, highest first.",
+        query=NoQuery,
+        body=TopFeaturesBody,
+        body_optional=True,
+        data=answers.TopFeaturesAnswer,
+        errors=(400,),
+    )
     async def monitoring_top() -> Response:
         read_query(NoQuery)
-        asked = await read_json(context, _Top, optional=True)
+        asked = await read_json(context, TopFeaturesBody, optional=True)
         found = await context.quick(lambda: monitor.top(asked.k, asked.metric, sae_id=asked.sae_id, layer=asked.layer))
         answer: dict[str, Any] = {"features": found, "metric": asked.metric, "k": asked.k}
         return success(answer)
+
+
+def _peaks(engine: Engine, query: _Peaks) -> dict[str, Any]:
+    place = engine.desk.attachment(query.sae_id, query.layer)
+    if query.feature is None:
+        found = engine.monitor.peaks(place.sae_id, place.layer, limit=query.limit)
+    else:
+        check_features([query.feature], place.sae)
+        found = (engine.monitor.peaks_of(place.sae_id, place.layer, query.feature),)
+    labels = engine.library.labels.of(place.sae_id, [each.feature_idx for each in found])
+    return {
+        "sae_id": place.sae_id,
+        "layer": place.layer,
+        "features": [
+            {
+                "feature_idx": each.feature_idx,
+                "label": labels[each.feature_idx].label if each.feature_idx in labels else None,
+                "peaks": [_peak(engine, peak) for peak in each.peaks],
+            }
+            for each in found
+        ],
+    }
+
+
+def _peak(engine: Engine, peak: Peak) -> dict[str, Any]:
+    resident = engine.shelf.resident
+    # The ids mean nothing once the model is gone whose tokens they are.
+    tokenizer = None if resident is None else resident.backend.tokenizer
+    return {
+        "value": peak.value,
+        "position": peak.position,
+        "request_id": peak.request_id,
+        "token_ids": peak.token_ids,
+        "token": "" if tokenizer is None else tokenizer.token_text(peak.token_ids[-1]),
+        "before": "" if tokenizer is None else tokenizer.decode(peak.token_ids[:-1], skip_special=False),
+    }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 from quart import Quart, Response
@@ -10,6 +10,7 @@ from quart import Quart, Response
 from engine.errors import InvalidParameter
 from engine.library.records import ProfileKind
 from server.context import ServerContext
+from server.management import answers
 from server.management.envelope import success
 from server.management.validation import (
     Body,
@@ -22,6 +23,7 @@ from server.management.validation import (
     read_nothing,
     read_query,
 )
+from server.openapi.describe import Document, describe
 
 _MAX_VALUES = 10_000
 _Name = Annotated[str, Field(min_length=1, max_length=100)]
@@ -29,8 +31,12 @@ _Description = Annotated[str, Field(max_length=500)]
 _ModelId = Annotated[str, Field(max_length=255)]
 _Steering = Annotated[dict[str, float], Field(max_length=_MAX_VALUES)]
 
+PROFILE_DOCUMENT = Document("A profile document, as the export gives it.")
 
-class _Create(Body):
+
+class NewProfileBody(Body):
+    """A profile to be made; strengths are by feature index as text."""
+
     name: _Name
     description: _Description | None = None
     steering: _Steering | None = None
@@ -39,7 +45,9 @@ class _Create(Body):
     layer: Index | None = None
 
 
-class _Change(Body):
+class ProfileChangesBody(Body):
+    """Fields to change; those left out stay."""
+
     # A cluster's name and narrative may be longer than a profile's: the library knows each kind's limits.
     name: Annotated[str, Field(min_length=1, max_length=120)] = ""
     description: Annotated[str, Field(max_length=10_000)] | None = None
@@ -49,15 +57,27 @@ class _Change(Body):
     layer: Index | None = None
 
 
-class _SaveCurrent(Body):
+class SaveCurrentBody(Body):
+    """What the profile is to be called; whose strengths it keeps."""
+
     name: _Name
     description: _Description | None = None
     sae_id: SaeId | None = None
     layer: Index | None = None
 
 
-class _Activate(Body):
+class ActivateProfileBody(Body):
+    """Whether its strengths become live."""
+
     apply_steering: bool = True
+
+
+class ProfileDialBody(Body):
+    """A profile's dial."""
+
+    # The engine knows the range, and names it.
+    intensity: float
+    reapply: bool = True
 
 
 class _Deactivate(Query):
@@ -77,21 +97,30 @@ def register(app: Quart, context: ServerContext) -> None:
     actions = context.engine.profiles
 
     @app.get("/api/profiles")
+    @describe("List profiles; clusters are among them.", query=_List, data=answers.ProfilesAnswer)
     async def profiles() -> Response:
         kind = read_query(_List).kind
         return success(await context.quick(lambda: actions.list(kind)))
 
     @app.post("/api/profiles")
+    @describe("Make a profile.", query=NoQuery, body=NewProfileBody, data=answers.ProfileAnswer, errors=(400, 404, 409))
     async def create_profile() -> Response:
         read_query(NoQuery)
-        asked = await read_json(context, _Create)
+        asked = await read_json(context, NewProfileBody)
         fields = {name: value for name, value in asked if name != "name"}
         return success(await context.manage(lambda: actions.create(asked.name, **fields)))
 
     @app.post("/api/profiles/save-current")
+    @describe(
+        "Keep what is set by hand as a profile.",
+        query=NoQuery,
+        body=SaveCurrentBody,
+        data=answers.ProfileAnswer,
+        errors=(400, 404, 409),
+    )
     async def save_current() -> Response:
         read_query(NoQuery)
-        asked = await read_json(context, _SaveCurrent)
+        asked = await read_json(context, SaveCurrentBody)
         return success(
             await context.manage(
                 lambda: actions.save_current(asked.name, asked.description, sae_id=asked.sae_id, layer=asked.layer)
@@ -99,48 +128,95 @@ def register(app: Quart, context: ServerContext) -> None:
         )
 
     @app.get("/api/profiles/active")
+    @describe("The active profile, or null.", query=NoQuery, data=answers.ProfileAnswer | None)
     async def active_profile() -> Response:
         read_query(NoQuery)
         return success(await context.quick(actions.active))
 
     @app.post("/api/profiles/import")
+    @describe(
+        "Import a profile document.",
+        query=_ImportQuery,
+        body=PROFILE_DOCUMENT,
+        data=answers.ProfileAnswer,
+        errors=(400, 409),
+    )
     async def import_profile() -> Response:
         on_conflict = read_query(_ImportQuery).on_conflict
         raw = await read_document(context)
         return success(await context.manage(lambda: actions.import_document(raw, on_conflict=on_conflict)))
 
     @app.get("/api/profiles/<profile_id>")
+    @describe("One profile.", query=NoQuery, data=answers.ProfileAnswer, errors=(404,))
     async def profile(profile_id: str) -> Response:
         read_query(NoQuery)
         return success(await context.quick(lambda: actions.get(profile_id)))
 
     @app.route("/api/profiles/<profile_id>", methods=["PATCH", "PUT"])
+    @describe(
+        "Change fields of a profile.",
+        query=NoQuery,
+        body=ProfileChangesBody,
+        data=answers.ProfileAnswer,
+        errors=(400, 404, 409),
+    )
     async def change_profile(profile_id: str) -> Response:
         read_query(NoQuery)
-        asked = await read_json(context, _Change)
+        asked = await read_json(context, ProfileChangesBody)
         changes = {name: value for name, value in asked if name in asked.model_fields_set}
         if not changes:
             raise InvalidParameter("There is nothing to change.", remedy="Send at least one field.")
         return success(await context.manage(lambda: actions.update(profile_id, changes)))
 
     @app.delete("/api/profiles/<profile_id>")
+    @describe(
+        "Delete a profile; an active one is deactivated first.",
+        query=NoQuery,
+        data=answers.DeletedAnswer,
+        errors=(404,),
+    )
     async def delete_profile(profile_id: str) -> Response:
         read_query(NoQuery)
         return success(await context.manage(lambda: actions.delete(profile_id)))
 
     @app.post("/api/profiles/<profile_id>/activate")
+    @describe(
+        "Put a profile in force.",
+        query=NoQuery,
+        body=ActivateProfileBody,
+        body_optional=True,
+        data=answers.ActivatedAnswer,
+        errors=(400, 404, 409),
+    )
     async def activate_profile(profile_id: str) -> Response:
         read_query(NoQuery)
-        apply = (await read_json(context, _Activate, optional=True)).apply_steering
+        apply = (await read_json(context, ActivateProfileBody, optional=True)).apply_steering
         return success(await context.manage(lambda: actions.activate(profile_id, apply_steering=apply)))
 
     @app.post("/api/profiles/<profile_id>/deactivate")
+    @describe("Take a profile out of force.", query=_Deactivate, data=answers.DeactivatedAnswer, errors=(404, 409))
     async def deactivate_profile(profile_id: str) -> Response:
         clear = read_query(_Deactivate).clear_steering
         await read_nothing(context)
         return success(await context.manage(lambda: actions.deactivate(profile_id, clear_steering=clear)))
 
+    @app.put("/api/profiles/<profile_id>/intensity")
+    @describe(
+        "Set a profile's dial.",
+        query=NoQuery,
+        body=ProfileDialBody,
+        data=answers.DialledClusterAnswer,
+        errors=(400, 404, 409),
+    )
+    async def set_profile_intensity(profile_id: str) -> Response:
+        read_query(NoQuery)
+        asked = await read_json(context, ProfileDialBody)
+        return success(
+            await context.manage(lambda: actions.set_intensity(profile_id, asked.intensity, reapply=asked.reapply))
+        )
+
     @app.get("/api/profiles/<profile_id>/export")
+    @describe("A profile as a document.", query=NoQuery, data=dict[str, Any], errors=(400, 404))
     async def export_profile(profile_id: str) -> Response:
         read_query(NoQuery)
         return success(await context.quick(lambda: actions.export(profile_id)))

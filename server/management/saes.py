@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypedDict
 
 from pydantic import Field
 from quart import Quart, Response
 
+from engine.actions.saes.views import (
+    AttachmentsView,
+    AttachResult,
+    AttachSetResult,
+    Compatibility,
+    DeleteResult,
+    DetachResult,
+    FirstAttachmentView,
+    SteeringView,
+)
 from engine.errors import InvalidParameter
 from engine.library.records import AttachSetRecord, SaeRecord
 from server.context import ServerContext
-from server.management import monitoring
+from server.management import answers, monitoring
 from server.management.envelope import success, wire
 from server.management.validation import (
     MAX_INDEX,
@@ -26,6 +37,7 @@ from server.management.validation import (
     read_nothing,
     read_query,
 )
+from server.openapi.describe import describe
 
 _MAX_SET = 64
 _MAX_BATCH = 1000
@@ -33,7 +45,9 @@ _MAX_LABELS = 1000
 _SetName = Annotated[str, Field(min_length=1, max_length=100)]
 
 
-class _Import(Body):
+class ImportSaeBody(Body):
+    """Where the SAE is, and what it is to be called."""
+
     path: Annotated[str, Field(min_length=1, max_length=4096)]
     sae_id: SaeId | None = None
     layer: Index | None = None
@@ -41,40 +55,54 @@ class _Import(Body):
     as_copy: Annotated[bool, Field(alias="copy")] = False
 
 
-class _Attach(Body):
+class AttachBody(Body):
+    """At which layer; left out, at the one it was trained for."""
+
     layer: Index | None = None
 
 
-class _Item(Body):
+class SetItem(Body):
+    """An SAE and its layer."""
+
     sae_id: SaeId
     layer: Index | None = None
 
 
-class _PlacedItem(Body):
+class PlacedItem(Body):
+    """An SAE at a layer."""
+
     sae_id: SaeId
     layer: Index
 
 
-class _AttachSet(Body):
-    saes: Annotated[list[_Item], Field(min_length=1, max_length=_MAX_SET)] | None = None
+class AttachSetBody(Body):
+    """SAEs to attach, or the name of a saved set."""
+
+    saes: Annotated[list[SetItem], Field(min_length=1, max_length=_MAX_SET)] | None = None
     name: _SetName | None = None
 
 
-class _SavedSet(Body):
+class SaveSetBody(Body):
+    """A name, and the SAEs; left out, those attached now."""
+
     name: _SetName
-    saes: Annotated[list[_PlacedItem], Field(min_length=1, max_length=_MAX_SET)] | None = None
+    saes: Annotated[list[PlacedItem], Field(min_length=1, max_length=_MAX_SET)] | None = None
 
 
 class _SetQuery(Query):
     name: _SetName
 
 
-class _Strength(BodyPlace):
+class StrengthBody(BodyPlace):
+    """One feature's strength, -200 to 200."""
+
     feature_idx: Index
     value: float
 
 
-class _Batch(BodyPlace):
+class StrengthsBody(BodyPlace):
+    """Strengths by feature index as text, each -200 to 200."""
+
     steering: Annotated[dict[str, float], Field(max_length=_MAX_BATCH)]
 
 
@@ -85,6 +113,22 @@ class _Layer(Query):
 class _Labels(Query):
     query: Annotated[str, Field(max_length=200)] = ""
     limit: Annotated[int, Field(ge=1, le=_MAX_LABELS)] = 50
+
+
+@dataclass(frozen=True)
+class SaeRow(SaeRecord):
+    """An SAE's row, with the layers it is attached at, and how far its download is (0–100, else null)."""
+
+    attached_layers: tuple[int, ...]
+    download_progress: float | None
+
+
+class SaesAnswer(TypedDict):
+    """SAEs, and the first attachment."""
+
+    saes: list[SaeRow]
+    total: int
+    attachment: FirstAttachmentView
 
 
 def register(app: Quart, context: ServerContext) -> None:
@@ -99,10 +143,11 @@ def _library(app: Quart, context: ServerContext) -> None:
     engine = context.engine
 
     @app.get("/api/saes")
+    @describe("List SAEs and what is attached.", query=NoQuery, data=SaesAnswer)
     async def saes() -> Response:
         read_query(NoQuery)
 
-        def look() -> dict[str, Any]:
+        def look() -> SaesAnswer:
             found = engine.saes.list()
             rows = [_row(context, record) for record in found]
             return {"saes": rows, "total": len(rows), "attachment": engine.saes.attachment_view()}
@@ -110,9 +155,18 @@ def _library(app: Quart, context: ServerContext) -> None:
         return success(await context.quick(look))
 
     @app.post("/api/saes/import")
+    @describe(
+        "Import an SAE from disk.",
+        query=NoQuery,
+        body=ImportSaeBody,
+        data=SaeRow,
+        status=201,
+        also={200: SaeRow},
+        errors=(400, 404, 409, 507),
+    )
     async def import_sae() -> Response:
         read_query(NoQuery)
-        asked = await read_json(context, _Import)
+        asked = await read_json(context, ImportSaeBody)
         record, created = await context.manage(
             lambda: engine.saes.import_local(
                 Path(asked.path), sae_id=asked.sae_id, layer=asked.layer, copy=asked.as_copy
@@ -121,23 +175,33 @@ def _library(app: Quart, context: ServerContext) -> None:
         return success(_row(context, record), 201 if created else 200)
 
     @app.get("/api/saes/attach-sets")
+    @describe("List saved sets of SAEs.", query=NoQuery, data=answers.SavedSetsAnswer)
     async def attach_sets() -> Response:
         read_query(NoQuery)
         found = await context.quick(engine.library.attach_sets.list)
         return success({"sets": [_saved_set(each) for each in found], "total": len(found)})
 
     @app.post("/api/saes/attach-sets")
+    @describe(
+        "Keep a set of SAEs under a name; without saes, those attached now.",
+        query=NoQuery,
+        body=SaveSetBody,
+        data=answers.SavedSetAnswer,
+        status=201,
+        errors=(400, 404),
+    )
     async def save_attach_set() -> Response:
         read_query(NoQuery)
-        asked = await read_json(context, _SavedSet)
+        asked = await read_json(context, SaveSetBody)
         items = None if asked.saes is None else [(each.sae_id, each.layer) for each in asked.saes]
         saved = await context.manage(lambda: engine.saes.save_set(asked.name, items))
         return success(_saved_set(saved), 201)
 
     @app.delete("/api/saes/attach-sets")
+    @describe("Delete a saved set.", query=_SetQuery, data=answers.DeletedSetAnswer, errors=(404,))
     async def remove_attach_set() -> Response:
         name = read_query(_SetQuery).name
-        await context.manage(lambda: engine.library.attach_sets.remove(name))
+        await context.manage(lambda: engine.saes.delete_set(name))
         return success({"name": name, "deleted": True})
 
 
@@ -145,9 +209,16 @@ def _attachments(app: Quart, context: ServerContext) -> None:
     engine = context.engine
 
     @app.post("/api/saes/attach-set")
+    @describe(
+        "Attach several SAEs: a list, or a saved set by its name.",
+        query=NoQuery,
+        body=AttachSetBody,
+        data=AttachSetResult,
+        errors=(400, 404, 409, 507),
+    )
     async def attach_set() -> Response:
         read_query(NoQuery)
-        asked = await read_json(context, _AttachSet)
+        asked = await read_json(context, AttachSetBody)
         if (asked.saes is None) == (asked.name is None):
             raise InvalidParameter("Send either 'saes' or the 'name' of a saved set.", param="saes")
         if asked.name is not None:
@@ -157,16 +228,26 @@ def _attachments(app: Quart, context: ServerContext) -> None:
         return success(await context.manage(lambda: engine.saes.attach_set(items)))
 
     @app.get("/api/saes/attachment")
+    @describe("The first attachment.", query=NoQuery, data=FirstAttachmentView)
     async def attachment() -> Response:
         read_query(NoQuery)
         return success(await context.quick(engine.saes.attachment_view))
 
     @app.get("/api/saes/attachments")
+    @describe("All attachments.", query=NoQuery, data=AttachmentsView)
     async def attachments() -> Response:
         read_query(NoQuery)
         return success(await context.quick(engine.saes.attachments_view))
 
     @app.post("/api/saes/monitoring")
+    @describe(
+        "The same as /api/monitoring/configure.",
+        query=NoQuery,
+        body=monitoring.MonitorChoice,
+        body_optional=True,
+        data=answers.MonitoringAnswer,
+        errors=(400,),
+    )
     async def saes_monitoring() -> Response:
         return await monitoring.configure(context)
 
@@ -175,14 +256,16 @@ def _steering(app: Quart, context: ServerContext) -> None:
     saes = context.engine.saes
 
     @app.get("/api/saes/steering")
+    @describe("The hand-set strengths of one attached SAE.", query=Place, data=SteeringView, errors=(400,))
     async def steering() -> Response:
         place = read_query(Place)
         return success(await context.quick(lambda: saes.steering_view(place.sae_id, place.layer)))
 
     @app.post("/api/saes/steering")
+    @describe("Set one feature's strength.", query=NoQuery, body=StrengthBody, data=SteeringView, errors=(400, 409))
     async def set_steering() -> Response:
         read_query(NoQuery)
-        asked = await read_json(context, _Strength)
+        asked = await read_json(context, StrengthBody)
         return success(
             await context.manage(
                 lambda: saes.set_steering(asked.feature_idx, asked.value, sae_id=asked.sae_id, layer=asked.layer)
@@ -190,9 +273,10 @@ def _steering(app: Quart, context: ServerContext) -> None:
         )
 
     @app.post("/api/saes/steering/batch")
+    @describe("Set several strengths at once.", query=NoQuery, body=StrengthsBody, data=SteeringView, errors=(400, 409))
     async def set_steering_batch() -> Response:
         read_query(NoQuery)
-        asked = await read_json(context, _Batch)
+        asked = await read_json(context, StrengthsBody)
         return success(
             await context.manage(
                 lambda: saes.set_steering_batch(asked.steering, sae_id=asked.sae_id, layer=asked.layer)
@@ -207,14 +291,31 @@ def _steering(app: Quart, context: ServerContext) -> None:
         )
 
     @app.post("/api/saes/steering/enable")
+    @describe(
+        "Let the strengths count.",
+        query=NoQuery,
+        body=BodyPlace,
+        body_optional=True,
+        data=SteeringView,
+        errors=(400, 409),
+    )
     async def enable_steering() -> Response:
         return await switch(True)
 
     @app.post("/api/saes/steering/disable")
+    @describe(
+        "Keep the strengths and let them not count.",
+        query=NoQuery,
+        body=BodyPlace,
+        body_optional=True,
+        data=SteeringView,
+        errors=(400, 409),
+    )
     async def disable_steering() -> Response:
         return await switch(False)
 
     @app.delete("/api/saes/steering/<index>")
+    @describe("Take one feature's strength away.", query=Place, data=SteeringView, errors=(400, 409))
     async def remove_steering(index: str) -> Response:
         place, feature = read_query(Place), _feature(index)
         return success(
@@ -222,6 +323,7 @@ def _steering(app: Quart, context: ServerContext) -> None:
         )
 
     @app.delete("/api/saes/steering")
+    @describe("Take all strengths away.", query=Place, data=SteeringView, errors=(400, 409))
     async def clear_steering() -> Response:
         place = read_query(Place)
         return success(await context.manage(lambda: saes.clear_steering(sae_id=place.sae_id, layer=place.layer)))
@@ -231,39 +333,55 @@ def _one(app: Quart, context: ServerContext) -> None:
     engine = context.engine
 
     @app.get("/api/saes/<sae_id>")
+    @describe("One SAE.", query=NoQuery, data=SaeRow, errors=(404,))
     async def sae(sae_id: str) -> Response:
         read_query(NoQuery)
         return success(await context.quick(lambda: _row(context, engine.saes.get(sae_id))))
 
     @app.delete("/api/saes/<sae_id>")
+    @describe("Delete an SAE; files that are ours go with it.", query=NoQuery, data=DeleteResult, errors=(404, 409))
     async def delete_sae(sae_id: str) -> Response:
         read_query(NoQuery)
         return success(await context.manage(lambda: engine.saes.delete(sae_id)))
 
     @app.get("/api/saes/<sae_id>/compatibility")
+    @describe("Whether an SAE fits the loaded model.", query=_Layer, data=Compatibility, errors=(400, 404))
     async def compatibility(sae_id: str) -> Response:
         layer = read_query(_Layer).layer
         return success(await context.manage(lambda: engine.saes.compatibility(sae_id, layer)))
 
     @app.post("/api/saes/<sae_id>/attach")
+    @describe(
+        "Attach an SAE.",
+        query=NoQuery,
+        body=AttachBody,
+        body_optional=True,
+        data=AttachResult,
+        errors=(400, 404, 409, 507),
+    )
     async def attach(sae_id: str) -> Response:
         read_query(NoQuery)
-        layer = (await read_json(context, _Attach, optional=True)).layer
+        layer = (await read_json(context, AttachBody, optional=True)).layer
         return success(await context.manage(lambda: engine.saes.attach(sae_id, layer)))
 
     @app.post("/api/saes/<sae_id>/detach")
+    @describe("Detach an SAE from every layer.", query=NoQuery, data=DetachResult, errors=(400, 404))
     async def detach(sae_id: str) -> Response:
         read_query(NoQuery)
         await read_nothing(context)
         return success(await context.manage(lambda: engine.saes.detach(sae_id)))
 
     @app.post("/api/saes/<sae_id>/measure")
+    @describe("Measure an SAE on the loaded model.", query=NoQuery, data=SaeRow, errors=(400, 404, 409))
     async def measure(sae_id: str) -> Response:
         read_query(NoQuery)
         await read_nothing(context)
         return success(_row(context, await context.manage(lambda: engine.saes.measure(sae_id))))
 
     @app.get("/api/saes/<sae_id>/labels")
+    @describe(
+        "Labels of an SAE's features that contain a text.", query=_Labels, data=answers.LabelsAnswer, errors=(404,)
+    )
     async def labels(sae_id: str) -> Response:
         asked = read_query(_Labels)
 
@@ -275,11 +393,15 @@ def _one(app: Quart, context: ServerContext) -> None:
         return success(await context.quick(look))
 
 
-def _row(context: ServerContext, record: SaeRecord) -> dict[str, Any]:
-    """An SAE's row, with the layers it is attached at."""
+def _row(context: ServerContext, record: SaeRecord) -> SaeRow:
     state = context.engine.desk.state
-    row: dict[str, Any] = wire(record)
-    return {**row, "attached_layers": [each.layer for each in state.attachments if each.sae_id == record.id]}
+    layers = tuple(each.layer for each in state.attachments if each.sae_id == record.id)
+    download = context.engine.sae_downloads.state(record.id)
+    return SaeRow(
+        **{each.name: getattr(record, each.name) for each in fields(record)},
+        attached_layers=layers,
+        download_progress=None if download is None else download.percent,
+    )
 
 
 def _saved_set(record: AttachSetRecord) -> dict[str, Any]:

@@ -82,6 +82,11 @@ async def read_document(context: ServerContext) -> bytes:
     return await read_body(request, context.settings.MAX_BODY_BYTES)
 
 
+async def read_upload(context: ServerContext) -> bytes:
+    """The request's body as it came: a file. Raises :class:`PayloadTooLarge`."""
+    return await read_body(request, context.settings.MAX_BODY_BYTES)
+
+
 async def read_nothing(context: ServerContext) -> None:
     """Refuse a body that asks for something: the route would not do it. Raises as :func:`read_json` does."""
     await read_json(context, NoBody, optional=True)

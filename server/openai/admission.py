@@ -15,6 +15,7 @@ from quart import request
 
 from engine.errors import FieldNotHonoured, InvalidParameter, MillmError, ModelNotLoaded
 from engine.generation.lane import PreparedRequest
+from engine.generation.request import Usage
 from engine.library.records import ModelRecord
 from engine.models.names import check_generative
 from server import fields, headers
@@ -22,6 +23,7 @@ from server.context import ServerContext
 from server.exchanges import current_exchange
 from server.fields import Endpoint
 from server.openai.running import GenerationInterrupted
+from server.side_calls import side_call
 
 log = logging.getLogger(__name__)
 
@@ -45,10 +47,13 @@ def apply_policy(
         declared: Fields the endpoint's schema reads.
         unused: Those of them this very request has no use for.
     """
+    notes = current_exchange().notes
+    notes.model, notes.stream, notes.side_call = record.name, body.get("stream") is True, side_call(body)
     strict = headers.strict_flag(request.headers.getlist(headers.STRICT))
     if endpoint is not Endpoint.EMBEDDINGS:
         check_generative(record)
     found = fields.judge(endpoint, body, declared, unused, model=record.name, engine=record.engine.value)
+    notes.ignored_fields = found
     if strict:
         fields.refuse_unused(found)
     if found:
@@ -73,6 +78,7 @@ def with_unread_variables(
         for name in prepared.unread_variables
     )
     found = tuple(dict.fromkeys((*unused, *more)))
+    current_exchange().notes.ignored_fields = found
     if headers.strict_flag(request.headers.getlist(headers.STRICT)):
         fields.refuse_unused(found)
     return found
@@ -106,7 +112,7 @@ async def on_resident(context: ServerContext, model: str, prepare: Callable[[], 
     for attempt in range(LOAD_ATTEMPTS):
         resident = context.engine.shelf.resident
         if resident is None or resident.record.name != model:
-            await context.load(lambda: context.engine.loader.ensure(model))
+            await _loaded(context, model)
         try:
             return await prepare()
         except ModelNotLoaded:
@@ -116,18 +122,43 @@ async def on_resident(context: ServerContext, model: str, prepare: Callable[[], 
     raise AssertionError("the loop above returns or raises")
 
 
+async def _loaded(context: ServerContext, model: str) -> None:
+    """Wait until ``model`` is resident. The wait takes a place in the queue and no thread, and ends when the client
+    leaves; the load goes on.
+
+    Raises :class:`QueueFull` before anything is loaded, and what the load raises.
+    """
+    timeout = context.engine.settings.MODEL_LOAD_TIMEOUT
+    with context.engine.generation.waiting_for_load():
+        demand = await context.quick(lambda: context.engine.loader.demand(model))
+        loading = asyncio.wrap_future(demand.loading)
+        try:
+            if not await current_exchange().ready(loading, timeout):
+                raise demand.still_loading(timeout)
+        finally:
+            loading.cancel()
+        # It is done, one way or another: this tells which.
+        demand.model(0)
+
+
 async def result_of(reading: Future[T]) -> T:
     """The result of a reading, which is cancelled when the client leaves. Raises :class:`GenerationInterrupted`."""
     try:
-        return await current_exchange().wait_for(asyncio.wrap_future(reading))
+        result = await current_exchange().wait_for(asyncio.wrap_future(reading))
     except MillmError as error:
         raise GenerationInterrupted(error) from error
+    if isinstance(usage := getattr(result, "usage", None), Usage):
+        notes = current_exchange().notes
+        notes.prompt_tokens, notes.completion_tokens = usage.prompt_tokens, usage.completion_tokens
+    return result
 
 
 def common_headers(
     context: ServerContext, backend: str, mode: str | None, unused: tuple[str, ...], notes: tuple[str, ...]
 ) -> dict[str, str]:
     """Headers of an answer that are known before its first byte."""
+    notes_of_request = current_exchange().notes
+    notes_of_request.backend, notes_of_request.mode = backend, mode
     limit = context.settings.IGNORED_FIELDS_HEADER_MAX_BYTES
     out = {headers.BACKEND: backend}
     if mode is not None:

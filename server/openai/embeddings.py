@@ -6,7 +6,7 @@ import base64
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from quart import Response, request
 
 from engine.generation.embeddings import Embedded, EmbeddingRequest, Pooling, PreparedEmbeddings
@@ -17,8 +17,6 @@ from server.fields import Endpoint
 from server.openai.admission import apply_policy, common_headers, on_resident, result_of
 from server.openai.formatting import usage_json
 from server.openai.validators import complain
-
-BACKEND = "serial"
 
 Inputs = tuple[str | tuple[int, ...], ...]
 
@@ -46,12 +44,16 @@ def _is_ids(value: list[object]) -> bool:
     return all(isinstance(item, int) and not isinstance(item, bool) for item in value)
 
 
+_TokenIds = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
+_InputTypes = str | Annotated[list[str], Field(min_length=1)] | _TokenIds | list[_TokenIds]
+
+
 class EmbeddingsBody(BaseModel):
     """The body."""
 
     model_config = ConfigDict(strict=True)
     model: str
-    input: Annotated[Inputs, BeforeValidator(_inputs)]
+    input: Annotated[Inputs, BeforeValidator(_inputs, json_schema_input_type=_InputTypes)]
     encoding_format: Literal["float", "base64"] | None = None
     pooling: Literal["mean", "last", "cls"] | None = None
     normalize: bool | None = None
@@ -103,7 +105,7 @@ async def answer(context: ServerContext) -> Response:
         payload,
         200,
         {
-            **common_headers(context, BACKEND, None, unused, ()),
+            **common_headers(context, prepared.loaded.info.word(solo=True), None, unused, ()),
             "Content-Type": "application/json",
         },
     )

@@ -40,7 +40,7 @@ from server.openai.dialect import Dialect
 from server.openai.formatting import millm_json, new_id, system_fingerprint, usage_json
 from server.openai.running import GenerationInterrupted, Running
 from server.openai.schema import Parsed
-from server.openai.steered import check_saes, steering_headers
+from server.openai.steered import check_saes
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +77,7 @@ async def answer(context: ServerContext, dialect: Dialect) -> Response:
     record = await context.quick(lambda: context.engine.shelf.resolve(parsed.generation.model))
     unused = apply_policy(context, dialect.endpoint, body, dialect.declared(), parsed.unused, record)
     asked = parsed.generation if parsed.response_format is None else await context.quick(parsed.constrained)
-    check_saes(asked, record, context.engine.shelf.resident, extra_messages=parsed.has_extra_messages)
+    check_saes(asked, record, context.engine.shelf.resident)
     if parsed.scoring is not None:
         return await scoring.answer(context, dialect, parsed, parsed.scoring, record, unused)
     prepared = await _prepare(context, replace(asked, model=record.name))
@@ -87,7 +87,7 @@ async def answer(context: ServerContext, dialect: Dialect) -> Response:
     head = _Head(dialect, parsed, prepared, started.backend)
     out_headers = _headers(context, head, unused)
     if parsed.stream:
-        first = {**out_headers, **steering_headers(prepared, started.rung), **sse.HEADERS}
+        first = {**out_headers, **headers.steering_headers(prepared, started.rung), **sse.HEADERS}
         response = Response(_stream(head, running), 200, first)
         # Quart cuts answers after RESPONSE_TIMEOUT seconds, long streams too.
         response.timeout = None
@@ -98,9 +98,9 @@ async def answer(context: ServerContext, dialect: Dialect) -> Response:
         200,
         {
             **out_headers,
-            **steering_headers(prepared, finished.rung),
+            **headers.steering_headers(prepared, finished.rung),
             "Content-Type": "application/json",
-            headers.BATCH: "1",
+            headers.BATCH: str(parsed.generation.conversations),
             headers.STEERING: finished.steering.text(),
         },
     )
@@ -197,7 +197,9 @@ def _headers(context: ServerContext, head: _Head, unused: tuple[str, ...]) -> di
     asked = head.prepared.request
     out = common_headers(context, head.backend, GENERATION, unused, head.prepared.notes)
     if asked.sampling.seed is not None:
-        out[headers.SEED] = headers.seed(asked.sampling.seed, "request")
+        # Each row draws from its own place in the batch, so the same bytes come back for the same rows in their order.
+        scope = "request" if asked.conversations == 1 else "batch-shape"
+        out[headers.SEED] = headers.seed(asked.sampling.seed, scope)
     if asked.response_format is not None:
         out[headers.CONSTRAINED] = asked.response_format.header
     return out

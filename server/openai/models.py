@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from engine.errors import ModelNotFound
-from engine.library.records import EngineKind, ModelRecord, ModelStatus
+from engine.library.records import ModelRecord, ModelStatus
+from engine.models.llamacpp.availability import can_run
 from engine.models.names import shortened
 from engine.models.shelf import ModelShelf
 
 SERVABLE = (ModelStatus.READY, ModelStatus.LOADING, ModelStatus.LOADED)
-INSTALLED_ENGINES = (EngineKind.TRANSFORMERS,)
-"""Engines this build can run a model with; rows of others are not listed."""
+"""States in which a model can be asked for. Rows whose engine is not installed are not listed either."""
 
 
 def list_models(shelf: ModelShelf) -> dict[str, Any]:
@@ -28,7 +28,7 @@ def get_model(shelf: ModelShelf, name: str) -> dict[str, Any]:
 
 
 def _listed(shelf: ModelShelf) -> list[ModelRecord]:
-    records = [r for r in shelf.list() if r.status in SERVABLE and r.engine in INSTALLED_ENGINES]
+    records = [r for r in shelf.list() if r.status in SERVABLE and can_run(r.engine)]
     # A lock counts only while its model is loaded: one left behind must not hide the others.
     locked = [r for r in records if r.locked and r.status is ModelStatus.LOADED]
     return locked or records

@@ -6,11 +6,16 @@ from quart import Quart, Response
 
 from server import sse
 from server.context import ServerContext
-from server.openai import embeddings
+from server.headers import BACKEND, IGNORED_FIELDS, LOAD_POLICY, RESPONSE_HEADERS, STRICT
+from server.openai import answers, embeddings
 from server.openai.chat import Chat
 from server.openai.completions import Completions
 from server.openai.flow import answer
 from server.openai.models import get_model, list_models
+from server.openai.schema import ChatBody, CompletionBody
+from server.openapi.describe import describe
+
+_GENERATION_ERRORS = (404, 409)
 
 
 def register(app: Quart, context: ServerContext) -> None:
@@ -18,24 +23,52 @@ def register(app: Quart, context: ServerContext) -> None:
     chat, completions = Chat(), Completions()
 
     @app.post("/v1/chat/completions")
+    @describe(
+        "Answer a conversation, or score the next token.",
+        body=ChatBody,
+        answer=answers.ChatCompletion,
+        streams=answers.ChatChunk,
+        errors=_GENERATION_ERRORS,
+        headers=RESPONSE_HEADERS,
+        request_headers=(STRICT, LOAD_POLICY),
+    )
     async def chat_completions() -> Response:
         return await answer(context, chat)
 
     @app.post("/v1/completions")
+    @describe(
+        "Continue a text, or score the next token.",
+        body=CompletionBody,
+        answer=answers.TextCompletion,
+        streams=answers.TextCompletion,
+        errors=_GENERATION_ERRORS,
+        headers=RESPONSE_HEADERS,
+        request_headers=(STRICT, LOAD_POLICY),
+    )
     async def text_completions() -> Response:
         return await answer(context, completions)
 
     @app.post("/v1/embeddings")
+    @describe(
+        "One vector for each text.",
+        body=embeddings.EmbeddingsBody,
+        answer=answers.Embeddings,
+        errors=_GENERATION_ERRORS,
+        headers=(BACKEND, IGNORED_FIELDS),
+        request_headers=(STRICT, LOAD_POLICY),
+    )
     async def embed() -> Response:
         return await embeddings.answer(context)
 
     @app.get("/v1/models")
+    @describe("The models that answer.", answer=answers.ModelList)
     async def models() -> Response:
         listed = await context.quick(lambda: list_models(context.engine.shelf))
         return Response(sse.dump(listed), 200, content_type="application/json")
 
     # A model's name may hold slashes.
     @app.get("/v1/models/<path:name>")
+    @describe("One of them.", answer=answers.Model, errors=(400, 404))
     async def model(name: str) -> Response:
         found = await context.quick(lambda: get_model(context.engine.shelf, name))
         return Response(sse.dump(found), 200, content_type="application/json")

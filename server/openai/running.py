@@ -81,7 +81,10 @@ class Running:
         return delta
 
     def _sink(self, loop: asyncio.AbstractEventLoop) -> Callable[[Delta], None]:
+        notes = self._exchange.notes
+
         def sink(delta: Delta) -> None:
+            notes.heard(delta)
             try:
                 loop.call_soon_threadsafe(self._queue.put_nowait, delta)
             except RuntimeError:

@@ -20,6 +20,7 @@ from engine.steering.request import SteeringRequest
 from server import fields
 from server.body import validate
 from server.openai.validators import (
+    ActivationsObject,
     CompletionLogprobs,
     Content,
     Integer,
@@ -28,6 +29,7 @@ from server.openai.validators import (
     Number,
     Prompt,
     ResponseFormatBlock,
+    SteeringObject,
     Stop,
     StreamOptions,
     TemplateKwargs,
@@ -37,7 +39,7 @@ from server.openai.validators import (
 _ROLES = {"developer": "system", "function": "tool"}
 """Roles that are another role's older or newer name."""
 
-_IDLE_WHEN_SCORING = (
+IDLE_WHEN_SCORING = (
     "top_p",
     "top_k",
     "min_p",
@@ -72,11 +74,6 @@ class Parsed:
     unused: tuple[str, ...]
     scoring: ScoringRequest | None = None
     response_format: ResponseFormatBlock | None = None
-
-    @property
-    def has_extra_messages(self) -> bool:
-        """Whether several conversations are to be scored."""
-        return self.scoring is not None and isinstance(self.scoring.input, tuple) and len(self.scoring.input) > 1
 
     def constrained(self) -> GenerationRequest:
         """The request with the form it asks for. Checking a large schema takes a while, so not on the loop.
@@ -126,9 +123,9 @@ class GenerationBody(BaseModel):
     allowed_token_ids: TokenIds | None = None
     return_tokens_as_token_ids: bool | None = None
     profile: str | None = None
-    steering: dict[str, Any] | None = None
+    steering: SteeringObject | None = None
     steering_intensity: Intensity = None
-    return_sae_activations: dict[str, Any] | None = None
+    return_sae_activations: ActivationsObject | None = None
 
     def wants_logprobs(self) -> int | None:
         """How many alternatives are asked for at each token; None: no logprobs."""
@@ -160,23 +157,18 @@ class GenerationBody(BaseModel):
         wanted = self.return_sae_activations
         return None if wanted is None else ActivationSpec.from_wire(wanted)
 
-    def parsed(
-        self, given: ChatInput | TextInput, unused: list[str], *, scored: TextInput | tuple[ChatInput, ...]
-    ) -> Parsed:
-        """The internal request for ``given``; ``unused`` names declared fields found without use so far.
-
-        ``scored`` is the input as scoring takes it.
-        """
+    def parsed(self, given: TextInput | tuple[ChatInput, ...], unused: list[str]) -> Parsed:
+        """The internal request for ``given``; ``unused`` names declared fields found without use so far."""
         options = self.stream_options or StreamOptions()
         logprobs = self.wants_logprobs()
         if self.stream_options is not None and not self.stream:
             unused.append("stream_options")
         if self.return_tokens_as_token_ids and logprobs is None:
             unused.append("return_tokens_as_token_ids")
-        scoring = self._scoring(scored, logprobs, unused)
+        scoring = self._scoring(given, logprobs, unused)
         generation = GenerationRequest(
             model=self.model,
-            input=given,
+            input=given[0] if isinstance(given, tuple) and len(given) == 1 else given,
             sampling=self.sampling(),
             n=_default(self.n, 1),
             best_of=self.best_of,
@@ -209,7 +201,7 @@ class GenerationBody(BaseModel):
                 "so the output cap must be 1.",
                 param="max_tokens",
             )
-        unused.extend(name for name in _IDLE_WHEN_SCORING if sent.get(name) is not None and sent[name] != ())
+        unused.extend(name for name in IDLE_WHEN_SCORING if sent.get(name) is not None and sent[name] != ())
         return ScoringRequest(
             model=self.model,
             input=given,
@@ -251,7 +243,7 @@ class ChatBody(GenerationBody):
             if chosen is not self.enable_thinking:
                 unused.append("enable_thinking")
         rows = tuple(_conversation(each, variables) for each in [self.messages, *(self.extra_messages or [])])
-        parsed = self.parsed(rows[0], unused, scored=rows)
+        parsed = self.parsed(rows, unused)
         return replace(parsed, response_format=self.response_format)
 
 
@@ -269,7 +261,7 @@ class CompletionBody(GenerationBody):
     def to_parsed(self) -> Parsed:
         """The internal request."""
         given = TextInput(self.prompt, self.add_special_tokens is not False)
-        return self.parsed(given, [], scored=given)
+        return self.parsed(given, [])
 
 
 def parse_chat(body: dict[str, Any]) -> Parsed:

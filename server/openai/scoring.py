@@ -23,7 +23,6 @@ from server.openai.formatting import millm_json, new_id, system_fingerprint, usa
 from server.openai.schema import Parsed
 
 MODE = "scoring"
-BACKEND = "serial"
 FINISH_REASON = "length"
 
 
@@ -45,8 +44,8 @@ async def answer(
     prepared = await on_resident(context, record.name, prepare)
     scored = await result_of(service.score(prepared))
     out = {
-        **common_headers(context, BACKEND, MODE, unused, prepared.notes),
-        headers.BATCH: "1",
+        **common_headers(context, prepared.loaded.info.word(solo=True), MODE, unused, prepared.notes),
+        headers.BATCH: str(parsed.generation.conversations),
         headers.STEERING: NO_STEERING.text(),
         "Content-Type": "application/json",
     }

@@ -81,7 +81,7 @@ def _content(value: object) -> object:
     return value
 
 
-Content = Annotated[str | None, BeforeValidator(_content)]
+Content = Annotated[str | None, BeforeValidator(_content, json_schema_input_type=str | list[TextPart] | None)]
 
 
 def _stop(value: object) -> object:
@@ -97,7 +97,9 @@ def _stop(value: object) -> object:
     return tuple(texts)
 
 
-Stop = Annotated[tuple[str, ...], BeforeValidator(_stop)]
+_StopString = Annotated[str, Field(min_length=1)]
+_StopStrings = Annotated[list[_StopString], Field(max_length=MAX_STOPS)]
+Stop = Annotated[tuple[str, ...], BeforeValidator(_stop, json_schema_input_type=_StopString | _StopStrings | None)]
 
 
 def _prompt(value: object) -> object:
@@ -112,7 +114,8 @@ def _prompt(value: object) -> object:
     return tuple(_TEXTS.validate_python(value))
 
 
-Prompt = Annotated[tuple[str, ...], BeforeValidator(_prompt)]
+_Prompts = Annotated[list[str], Field(min_length=1)]
+Prompt = Annotated[tuple[str, ...], BeforeValidator(_prompt, json_schema_input_type=str | _Prompts)]
 
 
 # --- sampling ---------------------------------------------------------------------------------------------------------
@@ -137,7 +140,9 @@ def _logit_bias(value: object) -> dict[int, float]:
     return biases
 
 
-LogitBias = Annotated[dict[int, float], BeforeValidator(_logit_bias)]
+_TokenId = Annotated[str, Field(pattern="^[0-9]{1,10}$")]
+_Biases = Annotated[dict[_TokenId, Annotated[float, Field(ge=-100, le=100)]], Field(max_length=MAX_LOGIT_BIAS)]
+LogitBias = Annotated[dict[int, float], BeforeValidator(_logit_bias, json_schema_input_type=_Biases | None)]
 
 
 def _completion_logprobs(value: object) -> object:
@@ -145,7 +150,13 @@ def _completion_logprobs(value: object) -> object:
     return None if value is False else _integer(value)
 
 
-CompletionLogprobs = Annotated[int | None, Field(ge=0, le=20), BeforeValidator(_completion_logprobs)]
+CompletionLogprobs = Annotated[
+    int | None,
+    Field(ge=0, le=20),
+    BeforeValidator(
+        _completion_logprobs, json_schema_input_type=Annotated[int, Field(ge=0, le=20)] | Literal[False] | None
+    ),
+]
 TokenIds = Annotated[list[Annotated[Integer, Field(ge=0)]], Field(min_length=1, max_length=1024)]
 
 
@@ -159,7 +170,57 @@ def _intensity(value: object) -> Dial | None:
         raise complain("steering_intensity", "a number from 0 to 2, or off, min or max is expected") from None
 
 
-Intensity = Annotated[Dial | None, BeforeValidator(_intensity)]
+_DialValue = Annotated[float, Field(ge=0, le=2)] | Literal["off", "min", "max"] | None
+Intensity = Annotated[Dial | None, BeforeValidator(_intensity, json_schema_input_type=_DialValue)]
+
+
+def _as_sent(value: object) -> object:
+    return value
+
+
+class InlineFeature(BaseModel):
+    """A feature and how strongly it is added."""
+
+    model_config = ConfigDict(extra="forbid")
+    index: int = Field(ge=0)
+    strength: float
+
+
+class InlineSteering(BaseModel):
+    """A request's own steering; an empty list of features means unsteered.
+
+    The engine reads it; this only describes it.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+    features: list[InlineFeature]
+    sae_id: str | None = None
+
+
+class PositionRange(BaseModel):
+    """Positions from ``start`` up to, not including, ``end``."""
+
+    model_config = ConfigDict(extra="forbid")
+    start: int = Field(ge=0)
+    end: int = Field(gt=0)
+
+
+class WantedActivations(BaseModel):
+    """Which activations are to be given back.
+
+    The engine reads it; this only describes it.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+    top_k: int = Field(ge=1)
+    positions: Literal["last", "prompt", "completion", "all"] | PositionRange
+    sae_id: str | None = None
+    features: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)] | None = None
+    read_point: Literal["post_steering", "pre_steering"] | None = None
+
+
+SteeringObject = Annotated[dict[str, Any], BeforeValidator(_as_sent, json_schema_input_type=InlineSteering)]
+ActivationsObject = Annotated[dict[str, Any], BeforeValidator(_as_sent, json_schema_input_type=WantedActivations)]
 
 
 # --- templates and formats --------------------------------------------------------------------------------------------
@@ -188,7 +249,11 @@ def _template_kwargs(value: object) -> dict[str, Any]:
     return value
 
 
-TemplateKwargs = Annotated[dict[str, Any], BeforeValidator(_template_kwargs)]
+_Variables = dict[str, Any] | str
+TemplateKwargs = Annotated[
+    dict[str, Any],
+    BeforeValidator(_template_kwargs, json_schema_input_type=_Variables | list[_Variables] | None),
+]
 
 
 class JsonSchemaFormat(BaseModel):

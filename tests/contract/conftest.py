@@ -182,6 +182,40 @@ def stage(steered: Live, tmp_path: Path) -> Iterator[Stage]:
     made.clear()
 
 
+@pytest.fixture(scope="session")
+def gguf_engine(tmp_path_factory: pytest.TempPathFactory, gguf_file: Path) -> Iterator[Engine]:
+    """The tiny Llama as a GGUF file, run by llama.cpp. Keys and values are as exact as the weights: a random model's
+    logits lie so close together that the rounding of 16 bits would change its words.
+    """
+    running = start_engine(
+        gguf_file,
+        tmp_path_factory.mktemp("gguf-library") / "millm.db",
+        GGUF_KV_CACHE_TYPE="f32",
+        GGUF_FLASH_ATTENTION=False,
+    )
+    yield running
+    stop_engine(running)
+
+
+@pytest.fixture(scope="session")
+def gguf(gguf_engine: Engine) -> Iterator[Live]:
+    """The server of the GGUF engine. The bare name ``tiny-llama`` means its one model."""
+    thread = ServerThread(gguf_engine, ServerSettings(PORT=0))
+    thread.start()
+    yield Live(gguf_engine, thread, thread.wait_ready(READY_S))
+    thread.stop(5)
+
+
+@pytest.fixture
+def gguf_stage(gguf: Live, tmp_path: Path) -> Iterator[Stage]:
+    """The GGUF server with nothing attached and no profiles, before and after."""
+    from tests.contract.stage import Stage
+
+    made = Stage(gguf, tmp_path)
+    yield made
+    made.clear()
+
+
 @pytest.fixture
 def own_engine(tmp_path: Path) -> Iterator[Callable[..., Engine]]:
     """A function that starts an engine for one test; arguments as of ``start_engine`` without the library."""
@@ -216,6 +250,6 @@ def serve() -> Iterator[Callable[..., Live]]:
 def _leave_idle(request: pytest.FixtureRequest) -> Iterator[None]:
     """No test hands a busy engine to the next: whatever it started must have ended or been cancelled."""
     yield
-    for name in ("live", "narrow", "steered"):
+    for name in ("live", "narrow", "steered", "gguf"):
         if name in request.fixturenames:
             request.getfixturevalue(name).wait_idle()

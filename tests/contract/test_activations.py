@@ -256,7 +256,9 @@ def test_one_answer_to_one_prompt(stage: Stage) -> None:
         )
     assert stage.refused(CHAT, return_sae_activations=wish(), n=2, stream=True)[1] == "sae_activations_refused"
     extra = [[{"role": "user", "content": "hi"}]]
-    assert stage.refused(CHAT, return_sae_activations=wish(), extra_messages=extra)[:2] == (400, "field_not_honoured")
+    refused = stage.refused(CHAT, return_sae_activations=wish(), extra_messages=extra)
+    assert refused[:3] == (400, "sae_activations_refused", "return_sae_activations")
+    assert "extra_messages" in refused[3]
 
 
 @pytest.mark.parametrize("stream", [True, False])

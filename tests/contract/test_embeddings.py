@@ -5,11 +5,15 @@ from __future__ import annotations
 import base64
 import math
 import struct
+from collections.abc import Callable
 from typing import Any
 
 import httpx
 import pytest
 
+from engine.actions.importing import import_local_model
+from engine.engine import Engine
+from tests.conftest import CheckpointMaker
 from tests.contract.conftest import LONG, MODEL, Live
 from tests.contract.raw import RawRequest
 from tests.contract.stage import STEERING, TEXT, Stage, stream_body
@@ -137,14 +141,15 @@ def test_fields_of_others(live: Live) -> None:
         ("steering", {"features": []}),
         ("profile", "p"),
         ("seed", 1),
-        ("n", 2),
+        ("n", 2),  # A065
         ("response_format", {"type": "json_object"}),
     ):
         error = refused(live, **{name: value})
         assert (error["code"], error["param"]) == ("field_not_honoured", name)
+    assert ask(live, n=1, response_format={"type": "text"}).status_code == 200  # A065, A070
     response = ask(live, user="someone", foo=1, dimensions=None)
     assert response.status_code == 200
-    assert response.headers["X-miLLM-Ignored-Fields"] == '"user", "foo"'
+    assert response.headers["X-miLLM-Ignored-Fields"] == '"user", "foo"'  # A059
     missing = ask(live, model="nobody")
     assert (missing.status_code, missing.json()["error"]["code"]) == (404, "model_not_found")
 
@@ -154,6 +159,17 @@ def test_never_steered(stage: Stage) -> None:
     before = vectors(stage.live)
     plain = stage.text()
     stage.activate(stage.profile("loud", {3: 60.0}))
+    assert stage.text() != plain
+    assert vectors(stage.live) == before
+
+
+def test_never_steered_by_any_of_several(stage: Stage) -> None:
+    before = vectors(stage.live)
+    plain = stage.text()
+    for layer in (0, 1, 3):
+        stage.attach(f"sae-{layer}", layer)
+        stage.engine.saes.set_steering(3, 40.0, sae_id=f"sae-{layer}")
+    assert [layer for layer in (0, 1, 2, 3) if layer in stage.engine.desk.live_plan.deltas] == [0, 1, 3]
     assert stage.text() != plain
     assert vectors(stage.live) == before
 
@@ -174,3 +190,29 @@ def test_a_client_that_leaves_frees_the_queue(narrow: Live) -> None:
         with RawRequest(narrow, "/v1/embeddings", {"model": MODEL, "input": "the sea"}):
             wait_until(lambda: narrow.engine.generation.stats().queue_pending == 2, "a waiting request")
         wait_until(lambda: narrow.engine.generation.stats().queue_pending == 1, "that it has left")
+
+
+def test_what_is_refused_loads_nothing(
+    own_engine: Callable[..., Engine], serve: Callable[..., Live], checkpoint: CheckpointMaker
+) -> None:
+    engine = own_engine(None)
+    import_local_model(engine.library, engine.events, checkpoint("llama"))
+    live = serve(engine)
+    for bad in ({"input": []}, {"input": ["x"] * 129}, {"input": [""]}, {"dimensions": 5}, {"pooling": "max"}):
+        assert ask(live, **bad).status_code == 400
+        assert engine.shelf.resident is None
+        assert engine.shelf.loading is None
+    assert ask(live).status_code == 200
+
+
+def test_strict_refuses_what_has_no_use_for_a_vector(live: Live) -> None:
+    with live.http() as client:
+        strict = client.post(
+            "/v1/embeddings",
+            json={"model": MODEL, "input": "x", "foo": 1, "temperature": 1},
+            headers={"X-miLLM-Strict": "true"},
+        )
+    assert strict.status_code == 400
+    error = strict.json()["error"]
+    assert (error["code"], error["param"]) == ("unused_fields_refused", "foo")
+    assert "temperature" in error["message"]

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from engine.breaker import HUB
 from engine.engine import Engine
 from engine.library.records import ProfileKind
+from engine.models.gpus import GpuCard, GpuProcess, GpuReading, TorchMemory
+from server.health import reports
 from tests.conftest import CheckpointMaker
-from tests.contract.conftest import Live
-from tests.contract.stage import Stage
+from tests.contract.conftest import ENDLESS, MODEL, Live, chat_body, text_body
+from tests.contract.raw import RawRequest
+from tests.contract.stage import CHAT, TEXT, Stage
+from tests.waiting import wait_until
 
 
 def test_alive(live: Live) -> None:
@@ -185,3 +195,138 @@ def test_attached_saes_and_the_active_profile(stage: Stage) -> None:
         "intensity": 0.5,
         "sensing_enabled": False,
     }
+
+
+# --- the machine and the program --------------------------------------------------------------------------------------
+
+
+def test_the_cards_or_why_there_are_none(live: Live) -> None:
+    with live.http() as client:
+        body = client.get("/api/health/gpus").json()
+    assert body.keys() == {"read_at", "cards", "reason"}
+    assert datetime.fromisoformat(body["read_at"]).tzinfo is not None
+    if body["cards"]:
+        assert body["reason"] is None
+        assert body["cards"][0]["total_mb"] > 0
+    else:
+        assert isinstance(body["reason"], str)
+
+
+def test_a_card_as_nvidia_smi_has_it(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    card = GpuCard(1, "GPU-1", "Made-up", 24576.0, 1024.0, 23552.0, 12.0, 55.0, (GpuProcess(77, 512.0),))
+    torch = TorchMemory(0, 100.0, 200.0)
+    monkeypatch.setattr(
+        reports, "read_gpus", lambda: GpuReading((card, replace(card, torch=torch)), None, "nvidia-smi")
+    )
+    with live.http() as client:
+        one, two = client.get("/api/health/gpus").json()["cards"]
+    assert one == {
+        "smi_index": 1,
+        "uuid": "GPU-1",
+        "name": "Made-up",
+        "total_mb": 24576.0,
+        "used_mb": 1024.0,
+        "free_mb": 23552.0,
+        "utilization": 12.0,
+        "temperature": 55.0,
+        "torch_index": None,
+        "torch_measured": False,
+        "millm_allocated_mb": None,
+        "millm_reserved_mb": None,
+        "engine_memory": "not_measured_by_torch",
+        "processes": [{"pid": 77, "used_mb": 512.0}],
+        "processes_reason": None,
+    }
+    assert (two["torch_index"], two["torch_measured"], two["engine_memory"]) == (0, True, None)
+    assert (two["millm_allocated_mb"], two["millm_reserved_mb"]) == (100.0, 200.0)
+
+
+def test_reading_the_cards_takes_no_place_in_the_queue(stage: Stage) -> None:
+    with stage.paused(), stage.live.http() as client:
+        for page in ("gpus", "detailed", "inference", "metrics", "circuits", "version", "ready"):
+            assert client.get(f"/api/health/{page}").status_code == 200
+
+
+def test_versions(live: Live) -> None:
+    with live.http() as client:
+        body = client.get("/api/health/version").json()
+        assert body["version"] == client.get("/api/health").json()["version"]
+    assert body["libraries"]["torch"][0].isdigit()
+    assert body["libraries"]["transformers"][0].isdigit()
+    assert "llama-cpp-python" in body["libraries"]
+    assert body["python"].count(".") == 2
+
+
+def test_circuit_breakers(live: Live) -> None:
+    breaker = live.engine.breakers[HUB]
+    with live.http() as client:
+        (closed,) = client.get("/api/health/circuits").json()["circuit_breakers"]
+        assert closed == {
+            "name": "huggingface_hub",
+            "state": "closed",
+            "failures": 0,
+            "failure_threshold": 5,
+            "recovery_seconds": 60.0,
+            "remaining_seconds": None,
+            "times_opened": 0,
+        }
+        for _ in range(5):
+            breaker.failed()
+        (opened,) = client.get("/api/health/detailed").json()["circuit_breakers"]
+        assert (opened["state"], opened["failures"], opened["times_opened"]) == ("open", 5, 1)
+        assert 0 < opened["remaining_seconds"] <= 60
+        assert 'millm_breaker_open{service="huggingface_hub"} 1.0' in client.get("/metrics").text
+        reset = client.post("/api/health/circuits/huggingface_hub/reset")
+        assert reset.status_code == 200
+        assert reset.json()["data"]["state"] == "closed"
+        assert breaker.allow()
+
+
+def test_a_breaker_that_is_not_there(live: Live) -> None:
+    with live.http() as client:
+        response = client.post("/api/health/circuits/nothing/reset")
+        assert client.post("/api/health/circuits/huggingface_hub/reset", json={"now": True}).status_code == 422
+        assert client.post("/api/health/circuits/huggingface_hub/reset?now=1").status_code == 422
+    assert response.status_code == 404
+    error = response.json()["error"]
+    assert error["code"] == "NOT_FOUND"
+    assert "huggingface_hub" in error["details"]["remedy"]
+
+
+def test_where_the_model_is(live: Live) -> None:
+    with live.http() as client:
+        placement = client.get("/api/health/detailed").json()["model_placement"]
+    assert (placement["mode"], placement["devices"]) == ("cpu", ["cpu"])
+    assert placement["memory_by_device_mb"]["cpu"] > 0
+
+
+def test_running_lanes_are_counted(narrow: Live) -> None:
+    def read() -> dict[str, Any]:
+        with narrow.http() as client:
+            return dict(client.get("/api/health/detailed").json()["inference"])
+
+    body = text_body(max_tokens=ENDLESS, ignore_eos=True, n=2, temperature=1)
+    with RawRequest(narrow, TEXT, body), RawRequest(narrow, TEXT, body):
+        wait_until(lambda: read()["in_flight"] == 1, "a lane")
+        wait_until(lambda: read()["queue_pending"] == 2, "two requests")
+        assert read()["queue_waiting"] == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        (TEXT, text_body()),
+        (CHAT, chat_body()),
+        (TEXT, text_body(logprobs=1, max_tokens=1)),
+        ("/v1/embeddings", {"model": MODEL, "input": "the sea"}),
+    ],
+)
+def test_every_503_says_when_to_come_back(narrow: Live, path: str, body: dict[str, Any]) -> None:
+    endless = text_body(max_tokens=ENDLESS, ignore_eos=True)
+    with ExitStack() as stack, narrow.http() as client:
+        for taken in range(1, 5):
+            stack.enter_context(RawRequest(narrow, TEXT, endless))
+            wait_until(lambda taken=taken: narrow.engine.generation.stats().queue_pending == taken, f"{taken} requests")  # type: ignore[misc]
+        refused = client.post(path, json=body)
+        assert (refused.status_code, refused.json()["error"]["code"]) == (503, "queue_full")
+        assert 1 <= int(refused.headers["Retry-After"]) <= 60

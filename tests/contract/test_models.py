@@ -14,6 +14,7 @@ from engine.actions.importing import import_local_model
 from engine.engine import Engine
 from engine.events import ModelLoadProgress
 from engine.library.records import EngineKind, ModelSource, ModelStatus, NewModel
+from engine.models.llamacpp import availability
 from tests.conftest import CheckpointMaker
 from tests.contract.conftest import MODEL, Live
 
@@ -132,7 +133,8 @@ def test_models_that_cannot_write(two: Live) -> None:
     assert two.engine.shelf.loading is None
 
 
-def test_a_gguf_row_without_its_engine(two: Live, tmp_path: Path) -> None:
+def test_a_gguf_row_without_its_engine(two: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(availability, "is_installed", lambda: False)
     two.engine.library.models.add(
         NewModel(
             "smol:Q4_1", ModelSource.LOCAL, EngineKind.LLAMACPP, local_path=str(tmp_path / "x.gguf"), gguf_label="Q4_1"
@@ -173,6 +175,8 @@ def test_a_model_whose_files_are_gone(two: Live, tmp_path: Path, checkpoint: Che
     assert error["code"] != "server_error"  # A200
     assert error["message"].startswith("Could not load 'tiny-gone': ")
     assert response.status_code in (400, 500)
+    # A failure is over: whoever asks again hears of it again, and not of a load under way.
+    assert two.chat(model="tiny-gone", stream=stream).json()["error"]["code"] == error["code"]
     # What was loaded still answers.
     assert two.chat().status_code == 200
     assert two.engine.shelf.resolve("tiny-gone").status is ModelStatus.ERROR

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import httpx
+import pytest
 from httpx_sse import connect_sse
 
 from tests.contract.conftest import LONG, Live, chat_body, text_body
@@ -19,6 +20,11 @@ def events(live: Live, path: str = "/v1/chat/completions", **body: Any) -> tuple
     assert data[-1] == "[DONE]"
     assert data.count("[DONE]") == 1
     return source.response, [json.loads(item) for item in data[:-1]]
+
+
+def counts(usage: dict[str, Any]) -> tuple[int, int, int]:
+    """Prompt, completion, total. How much of the prompt was known already depends on what ran before."""
+    return usage["prompt_tokens"], usage["completion_tokens"], usage["total_tokens"]
 
 
 def text_of(chunks: list[dict[str, Any]], index: int = 0) -> str:
@@ -57,7 +63,7 @@ def test_the_order_of_chunks(live: Live) -> None:
     assert chunks[0]["choices"] == [{"index": 0, "delta": {"role": "assistant"}, "finish_reason": None}]  # A080
     finish = chunks[-2]
     assert finish["choices"] == [{"index": 0, "delta": {}, "finish_reason": "length"}]  # A082
-    assert finish["usage"] == {"prompt_tokens": 22, "completion_tokens": 8, "total_tokens": 30}
+    assert counts(finish["usage"]) == (22, 8, 30)
     for chunk in chunks[1:-2]:
         assert chunk["choices"][0]["delta"].keys() == {"content"}
         assert "usage" not in chunk  # A083
@@ -121,7 +127,7 @@ def test_several_choices(live: Live) -> None:
     with_usage = [chunk for chunk in chunks if "usage" in chunk]
     assert len(with_usage) == 1
     assert with_usage[0] is chunks[-2]
-    assert with_usage[0]["usage"] == {"prompt_tokens": 22, "completion_tokens": 18, "total_tokens": 40}
+    assert counts(with_usage[0]["usage"]) == (22, 18, 40)
 
 
 def test_several_choices_of_several_prompts(live: Live) -> None:
@@ -130,13 +136,26 @@ def test_several_choices_of_several_prompts(live: Live) -> None:
     assert [text_of(chunks, index) for index in range(4)] == [choice["text"] for choice in whole["choices"]]
 
 
-def test_a_stop_string_never_leaks(live: Live) -> None:
-    whole = live.text(max_tokens=200, ignore_eos=True).json()["choices"][0]["text"]
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions"])
+def test_a_stop_string_never_leaks(live: Live, path: str) -> None:
+    send = live.chat if "chat" in path else live.text
+    whole = _text_in(send(max_tokens=200, ignore_eos=True).json())
+    # Long enough to come in several tokens, so that its beginning arrives before its end.
     stop = whole[20:26]
-    _, chunks = events(live, "/v1/completions", max_tokens=200, ignore_eos=True, stop=stop)  # A086
+    _, chunks = events(live, path, max_tokens=200, ignore_eos=True, stop=stop)  # A086
     assert text_of(chunks) == whole[: whole.index(stop)]
     assert chunks[-2]["choices"][0]["finish_reason"] == "stop"
     assert chunks[-2]["usage"]["completion_tokens"] < 100
+    # Answered as a whole it stops just as early: nobody writes on to cut it afterwards.
+    stopped = send(max_tokens=200, ignore_eos=True, stop=stop).json()
+    assert _text_in(stopped) == whole[: whole.index(stop)]
+    assert stopped["usage"]["completion_tokens"] == chunks[-2]["usage"]["completion_tokens"]
+
+
+def _text_in(body: dict[str, Any]) -> str:
+    """The text of a whole answer's one choice."""
+    choice = body["choices"][0]
+    return str(choice["text"] if "text" in choice else choice["message"]["content"])
 
 
 def test_logprobs_arrive_with_their_text(live: Live) -> None:

@@ -96,3 +96,18 @@ def test_a_trailing_assistant_message_is_continued(live: Live) -> None:
     # The partial is read as the beginning of the answer, so what follows is neither a restart nor a repeat.
     assert begun.json()["choices"][0]["message"]["content"] != whole
     assert begun.json()["usage"]["prompt_tokens"] > live.chat(messages=asked).json()["usage"]["prompt_tokens"]
+
+
+def test_a_turn_after_one_that_was_cut_off(start: Start) -> None:
+    template = (
+        "{% for m in messages %}{% if (m['role'] == 'user') != (loop.index0 % 2 == 0) %}"
+        "{{ raise_exception('roles must alternate') }}{% endif %}[{{ m['role'] }}]{{ m['content'] }}{% endfor %}"
+    )
+    live = start(chat_template=template)
+    # The answer between the two was stopped before its first token, so a client has nothing to put there.
+    merged = live.chat(messages=[{"role": "user", "content": "the sea"}, {"role": "user", "content": "and the ship"}])
+    assert merged.status_code == 200
+    assert "neighbouring turns of one role were merged" in merged.headers["X-miLLM-Notes"]
+    one = live.chat(messages=[{"role": "user", "content": "the sea\n\nand the ship"}])
+    assert merged.json()["choices"] == one.json()["choices"]
+    assert "X-miLLM-Notes" not in one.headers

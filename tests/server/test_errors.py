@@ -62,6 +62,12 @@ EXPECTED: dict[str, tuple[int, str, str | None]] = {
     "model_not_generative": (400, "invalid_request_error", None),
     "engine_unsupported": (400, "invalid_request_error", None),
     "checkpoint_invalid": (400, "invalid_request_error", None),
+    "invalid_local_path": (400, "invalid_request_error", None),
+    "model_already_loaded": (400, "invalid_request_error", None),
+    "unsupported_quantization": (400, "invalid_request_error", None),
+    "gpu_not_found": (404, "invalid_request_error", None),
+    "split_not_honoured": (409, "invalid_request_error", None),
+    "nothing_to_cancel": (409, "invalid_request_error", None),
     "model_locked": (409, "invalid_request_error", None),
     "model_already_exists": (409, "invalid_request_error", None),
     "load_cancelled": (409, "invalid_request_error", None),
@@ -94,6 +100,7 @@ EXPECTED: dict[str, tuple[int, str, str | None]] = {
     "no_active_cluster": (409, "invalid_request_error", None),
     "no_active_circuit": (409, "invalid_request_error", None),
     "ambiguous_active_circuit": (409, "invalid_request_error", None),
+    "sweep_running": (409, "invalid_request_error", None),
     "data_directory_unusable": (500, "server_error", None),
     "data_directory_in_use": (500, "server_error", None),
     "library_unusable": (500, "server_error", None),
@@ -103,6 +110,12 @@ EXPECTED: dict[str, tuple[int, str, str | None]] = {
     "insufficient_disk": (507, "server_error", None),
     "download_failed": (502, "server_error", None),
     "checksum_mismatch": (502, "server_error", None),
+    "download_cancelled": (499, "invalid_request_error", None),
+    "repo_not_found": (404, "invalid_request_error", None),
+    "gated_model_no_token": (401, "invalid_request_error", None),
+    "invalid_hf_token": (401, "invalid_request_error", None),
+    "hub_offline": (409, "invalid_request_error", None),
+    "hub_unavailable": (503, "server_error", "60"),
 }
 
 

@@ -20,8 +20,8 @@ DECLARED = {
 }
 
 
-def locations(endpoint: Endpoint, *unused: str, **body: Any) -> tuple[str, ...]:
-    return judge(endpoint, body, DECLARED[endpoint], unused, model="tiny", engine="transformers")
+def locations(endpoint: Endpoint, *unused: str, engine: str = "transformers", **body: Any) -> tuple[str, ...]:
+    return judge(endpoint, body, DECLARED[endpoint], unused, model="tiny", engine=engine)
 
 
 def refusal(endpoint: Endpoint, **body: Any) -> FieldNotHonoured:
@@ -47,7 +47,6 @@ CALLS: list[tuple[str, Any]] = [
     ("modalities", ["text", "audio"]),
     ("prediction", {"type": "content", "content": "x"}),
     ("lora_adapter", "x"),
-    ("extra_messages", [[{"role": "user", "content": "x"}]]),
 ]
 
 
@@ -104,6 +103,30 @@ def test_the_first_offender_is_the_param_and_the_others_are_listed() -> None:
     assert error.param == "dimensions"
     assert "'tools'" in error.message
     assert error.details == {"fields": ["dimensions", "tools"]}
+
+
+def test_further_conversations_are_chats_and_come_as_a_whole() -> None:
+    more = [[{"role": "user", "content": "x"}]]
+    assert locations(CHAT, extra_messages=more) == ()
+    assert refusal(CHAT, extra_messages=more, stream=True).param == "extra_messages"  # A116
+    assert refusal(TEXT, extra_messages=more).param == "extra_messages"
+    assert locations(CHAT, extra_messages=[], stream=True) == ()
+    assert locations(TEXT, extra_messages=[]) == ()
+
+
+def test_what_the_other_engine_does_otherwise() -> None:
+    kwargs = {"chat_template_kwargs": {"a": 1}, "enable_thinking": True}
+    assert locations(CHAT, **kwargs) == ()
+    assert locations(CHAT, engine="llamacpp", **kwargs, user="x") == (
+        "user",
+        "chat_template_kwargs",
+        "enable_thinking",
+    )
+    assert locations(CHAT, engine="llamacpp", chat_template_kwargs="") == ()
+    assert locations(VECTORS, pooling="cls") == ()
+    assert locations(VECTORS, engine="llamacpp", pooling="mean") == ()
+    with pytest.raises(FieldNotHonoured, match=r"'pooling' .* \(llamacpp\)"):  # A245
+        locations(VECTORS, engine="llamacpp", pooling="cls")
 
 
 def test_top_logprobs_belongs_to_chat() -> None:
@@ -275,7 +298,7 @@ def test_an_option_block_without_use_is_named_whole() -> None:
 
 
 def test_keys_inside_extra_messages_are_located() -> None:
-    body = {"extra_messages": [[{"role": "user"}, {"role": "user", "weight": 1}], "x"], "allowed_token_ids": [1]}
+    body = {"extra_messages": [[{"role": "user"}, {"role": "user", "weight": 1}], "x"]}
     assert locations(CHAT, **body) == ("extra_messages[0][1].weight",)  # A043
 
 

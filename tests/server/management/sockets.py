@@ -28,7 +28,10 @@ class Refused(Exception):
 
 
 class EventSocket:
-    """A connection to ``path`` on 127.0.0.1:``port``. Raises :class:`Refused` when it is not taken."""
+    """A connection to ``path`` on 127.0.0.1:``port``. Raises :class:`Refused` when it is not taken.
+
+    Without ``machine`` the figures of the machine, which come between the others every two seconds, are passed over.
+    """
 
     def __init__(
         self,
@@ -38,7 +41,9 @@ class EventSocket:
         host: str = "127.0.0.1",
         headers: dict[str, str] | None = None,
         receive_buffer: int | None = None,
+        machine: bool = False,
     ) -> None:
+        self._unwanted = frozenset() if machine else frozenset({"system:metrics"})
         self._socket = socket.socket()
         if receive_buffer is not None:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
@@ -66,12 +71,14 @@ class EventSocket:
 
     def next(self) -> dict[str, Any]:
         """The next message."""
-        while not self._texts:
-            assert self.close_code is None, f"the server closed the connection with {self.close_code}"
-            self._read()
-        message: dict[str, Any] = json.loads(self._texts.pop(0))
-        assert message.keys() == {"event", "data"}
-        return message
+        while True:
+            while not self._texts:
+                assert self.close_code is None, f"the server closed the connection with {self.close_code}"
+                self._read()
+            message: dict[str, Any] = json.loads(self._texts.pop(0))
+            assert message.keys() == {"event", "data"}
+            if message["event"] not in self._unwanted:
+                return message
 
     def wait_for(self, event: str, **data: Any) -> dict[str, Any]:
         """The data of the next message of that name whose data has these values; others are passed over."""

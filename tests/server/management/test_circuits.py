@@ -206,6 +206,10 @@ def test_two_that_share_their_layers(
     assert all(each["composed"] for each in api.ok("GET", "/api/circuits/claims"))
     error = api.refused(200, "AMBIGUOUS_ACTIVE_CIRCUIT", "PUT", "/api/circuits/active/intensity", {"intensity": 1})
     assert sorted(each["id"] for each in error["details"]["active_circuits"]) == sorted([first, second])
+    # By its id each has a dial of its own.
+    dialled = api.ok("PUT", f"/api/circuits/{second}/intensity", {"intensity": 1})
+    assert (dialled["id"], dialled["intensity"], dialled["reapplied"]) == (second, 1.0, True)
+    api.refused(404, "CIRCUIT_NOT_FOUND", "PUT", "/api/circuits/circ_0/intensity", {"intensity": 1})
     report = generate(house)[1]
     assert report.count("circuit;") == report.count(";composed") == 2
 

@@ -99,7 +99,7 @@ def test_query_strings_that_are_refused(shared: House, query: str, place: str) -
 def test_addresses_and_methods(shared: House) -> None:
     shared.api.refused(404, "NOT_FOUND", "GET", "/api/nothing")
     shared.api.refused(405, "METHOD_NOT_ALLOWED", "PUT", "/api/monitoring")
-    shared.api.refused(405, "METHOD_NOT_ALLOWED", "POST", "/api/saes/download", {})  # as an SAE of that id would be
+    shared.api.refused(405, "METHOD_NOT_ALLOWED", "POST", "/api/saes/attachments", {})
     shared.api.refused(404, "NOT_FOUND", "GET", "/api/clusters/hub/search")
 
 

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from engine.engine import Engine
-from engine.events import Event, ModelLoadError, ModelsChanged
+from engine.events import Event, ModelDownloadError, ModelLoadError, ModelsChanged, SaeDownloadError
+from server.management import machine_feed
 from server.management.events import DROPPED, Outbox
+from server.management.machine_feed import MachineFeed
 from tests.conftest import EngineMaker
 from tests.server.management.conftest import House
 from tests.server.management.sockets import Refused
@@ -32,10 +34,37 @@ def test_an_event_is_one_json_object(bare: House) -> None:
         bare.engine.events.publish(ModelLoadError(3, "naïve", "load_cancelled", "Stopped."))
         assert events.next() == {
             "event": "model:load:error",
-            "data": {"model_id": 3, "model_name": "naïve", "code": "load_cancelled", "message": "Stopped."},
+            "data": {
+                "model_id": 3,
+                "model_name": "naïve",
+                "error": {"code": "load_cancelled", "message": "Stopped."},
+            },
         }
         bare.engine.events.publish(ModelsChanged())
         assert events.next() == {"event": "models:changed", "data": {}}
+
+
+def test_whatever_failed_says_so_in_the_same_shape(bare: House) -> None:
+    with bare.socket() as events:
+        bare.engine.events.publish(ModelDownloadError(3, "m", "download_failed", "It broke off."))
+        bare.engine.events.publish(SaeDownloadError("sae-1", "download_cancelled", "Download cancelled by user"))
+        assert [events.next() for _ in range(2)] == [
+            {
+                "event": "model:download:error",
+                "data": {
+                    "model_id": 3,
+                    "model_name": "m",
+                    "error": {"code": "download_failed", "message": "It broke off."},
+                },
+            },
+            {
+                "event": "sae:download:error",
+                "data": {
+                    "sae_id": "sae-1",
+                    "error": {"code": "download_cancelled", "message": "Download cancelled by user"},
+                },
+            },
+        ]
 
 
 def test_every_client_hears_everything_in_order(bare: House) -> None:
@@ -81,7 +110,8 @@ def test_it_ends_with_the_server(bare: House) -> None:
         bare.thread.stop(5)
         assert bare.thread.state == "stopped"
         assert events.wait_closed() == 1001
-    assert listeners(bare.engine) == before
+    assert before == 1  # the server's own figures
+    assert listeners(bare.engine) == 0
     bare.engine.events.publish(failed(1))  # nobody listens, and nothing breaks
 
 
@@ -93,7 +123,8 @@ def test_a_client_that_reads_nothing_holds_nothing_up(bare: House) -> None:
         bare.api.ok("GET", "/api/monitoring")
         bare.thread.stop(5)
         assert bare.thread.state == "stopped"
-    wait_until(lambda: listeners(bare.engine) == before, "its subscription to be gone")
+    assert before == 1  # the server's own figures
+    wait_until(lambda: listeners(bare.engine) == 0, "its subscription to be gone")
 
 
 def test_an_event_that_json_cannot_hold_is_left_out(bare: House, caplog: pytest.LogCaptureFixture) -> None:
@@ -125,6 +156,56 @@ def test_the_outbox_outlives_its_loop() -> None:
         return Outbox(asyncio.get_running_loop())
 
     asyncio.run(make()).put(failed(1))
+
+
+# --- the machine ------------------------------------------------------------------------------------------------------
+
+
+def test_the_machine_is_told_about_at_once_and_again(bare: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine_feed, "INTERVAL_S", 0.01)
+    with bare.socket(machine=True) as events:
+        for _ in range(3):
+            message = events.next()
+            assert message["event"] == "system:metrics"
+        figures = message["data"]
+        assert set(figures) == {
+            "gpu_utilization",
+            "gpu_memory_used_mb",
+            "gpu_memory_total_mb",
+            "gpu_temperature",
+            "gpus",
+            "cpu_percent",
+            "memory_used_mb",
+            "memory_total_mb",
+            "process_memory_mb",
+        }
+        assert 10 < figures["process_memory_mb"] < figures["memory_total_mb"]
+        with bare.socket(machine=True) as late:
+            assert late.wait_for("system:metrics")["memory_total_mb"] == figures["memory_total_mb"]
+
+
+def test_the_machine_is_read_only_while_somebody_listens(bare: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    feeds: list[MachineFeed] = []
+    monkeypatch.setattr(machine_feed, "INTERVAL_S", 0.01)
+    joined = MachineFeed.join
+
+    def join(feed: MachineFeed, listener: Callable[[Event], None]) -> Callable[[], None]:
+        feeds.append(feed)
+        return joined(feed, listener)
+
+    monkeypatch.setattr(MachineFeed, "join", join)
+    with bare.socket(machine=True) as one, bare.socket(machine=True) as two:
+        one.wait_for("system:metrics")
+        two.wait_for("system:metrics")
+        assert feeds[0] is feeds[1]
+        assert feeds[0].running
+        one.close()
+        two.wait_for("system:metrics")
+        assert feeds[0].running
+    wait_until(lambda: not feeds[0].running, "the reading to end")
+    with bare.socket(machine=True) as again:
+        again.wait_for("system:metrics")
+        assert feeds[0].running
 
 
 # --- guards -----------------------------------------------------------------------------------------------------------

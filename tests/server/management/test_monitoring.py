@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from engine.library.records import FeatureLabel
 from tests.server.management.conftest import House
 from tests.server.management.test_steering import generate
 
@@ -135,3 +136,41 @@ def test_reads_that_are_refused(steered: House) -> None:
     api.refused(400, "INVALID_FEATURE_INDEX", "GET", "/api/monitoring/statistics?features=64")
     api.refused(400, "SAE_NOT_ATTACHED", "GET", "/api/monitoring/statistics?sae_id=b")
     api.refused(400, "SAE_NOT_ATTACHED", "POST", "/api/monitoring/statistics/top", {"layer": 2})
+
+
+def test_what_reading_along_costs(steered: House) -> None:
+    api = steered.api
+    off = {"enabled": False, "tokens": 0, "seconds": 0.0, "milliseconds_per_token": None}
+    assert api.ok("GET", "/api/monitoring/cost") == off
+    api.ok("POST", "/api/monitoring/enable")
+    generate(steered)
+    cost = api.ok("GET", "/api/monitoring/cost")
+    assert cost["enabled"] is True and cost["tokens"] > 0 and cost["seconds"] > 0
+    assert cost["milliseconds_per_token"] == pytest.approx(1000 * cost["seconds"] / cost["tokens"])
+    api.ok("DELETE", "/api/monitoring/statistics")
+    assert api.ok("GET", "/api/monitoring/cost")["tokens"] == 0
+
+
+def test_where_features_fired_most(steered: House) -> None:
+    api, path = steered.api, "/api/monitoring/peaks"
+    assert api.ok("GET", path) == {"sae_id": "a", "layer": 1, "features": []}
+    api.ok("POST", "/api/monitoring/configure", {"top_k": 3})
+    generate(steered)
+    found = api.ok("GET", f"{path}?sae_id=b&limit=4")
+    assert (found["sae_id"], found["layer"]) == ("b", 2)
+    best = [each["peaks"][0]["value"] for each in found["features"]]
+    assert 1 <= len(best) <= 4 and best == sorted(best, reverse=True)
+    first = found["features"][0]
+    assert first["peaks"][0].keys() == {"value", "position", "request_id", "token_ids", "token", "before"}
+    assert first["peaks"][0]["token"] and first["label"] is None
+    steered.engine.saes.import_labels("b", [FeatureLabel(first["feature_idx"], "ships")])
+    one = api.ok("GET", f"{path}?layer=2&feature={first['feature_idx']}")
+    assert one["features"] == [{**first, "label": "ships"}]
+    unseen = next(index for index in range(64) if index not in {each["feature_idx"] for each in found["features"]})
+    assert api.ok("GET", f"{path}?feature={unseen}")["features"][0]["feature_idx"] == unseen
+    api.refused(400, "INVALID_FEATURE_INDEX", "GET", f"{path}?feature=64")
+    api.refused(400, "SAE_NOT_ATTACHED", "GET", f"{path}?sae_id=nobody")
+    api.refused(422, "VALIDATION_ERROR", "GET", f"{path}?limit=0")
+    assert api.ok("DELETE", path)["cleared"] > 0
+    assert api.ok("GET", f"{path}?sae_id=b")["features"] == []
+    api.refused(422, "VALIDATION_ERROR", "DELETE", f"{path}?limit=3")

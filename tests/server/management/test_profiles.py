@@ -187,3 +187,18 @@ def test_a_cluster_has_its_own_doors(bare: House) -> None:
     bare.api.refused(200, "IS_CLUSTER_DOCUMENT", "POST", "/api/profiles/import", cluster())
     bare.api.refused(200, "UNKNOWN_KIND", "POST", "/api/profiles/import", circuit())
     assert [each["source_kind"] for each in bare.api.ok("GET", "/api/profiles")["profiles"]] == ["cluster"]
+
+
+def test_a_dial_of_its_own(shared: House) -> None:
+    api = shared.api
+    made = api.ok("POST", "/api/profiles", {"name": "dialled", "steering": {"3": 2}})
+    path = f"/api/profiles/{made['id']}/intensity"
+    assert api.ok("PUT", path, {"intensity": 1.5}) == {
+        "profile_id": made["id"],
+        "intensity": 1.5,
+        "reapplied": False,
+    }
+    assert api.ok("GET", f"/api/profiles/{made['id']}")["intensity"] == 1.5
+    api.refused(422, "VALIDATION_ERROR", "PUT", path, {"intensity": 2.5})
+    api.refused(404, "PROFILE_NOT_FOUND", "PUT", "/api/profiles/prof_0/intensity", {"intensity": 1})
+    api.ok("DELETE", f"/api/profiles/{made['id']}")

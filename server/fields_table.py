@@ -1,0 +1,154 @@
+"""Writes ``docs/api-fields.md``: what becomes of each field of a request, made from the field policy and the schemas.
+
+``python -m server.fields_table`` writes it, ``--check`` says whether it is current. Nothing in it is typed by hand but
+the words for values that are not numbers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from engine.generation.embeddings import Pooling
+from engine.generation.request import MAX_CHOICES, MAX_LOGIT_BIAS, MAX_STOPS, MAX_TOP_LOGPROBS
+from engine.generation.scoring import MAX_ALLOWED
+from engine.library.records import EngineKind
+from server.fields import TABLE, Endpoint, Rule, Use
+from server.openai.embeddings import EmbeddingsBody
+from server.openai.schema import IDLE_WHEN_SCORING, ChatBody, CompletionBody
+
+PAGE = Path(__file__).parents[1] / "docs" / "api-fields.md"
+
+SCHEMAS: dict[Endpoint, tuple[str, type[BaseModel]]] = {
+    Endpoint.CHAT: ("POST /v1/chat/completions", ChatBody),
+    Endpoint.COMPLETIONS: ("POST /v1/completions", CompletionBody),
+    Endpoint.EMBEDDINGS: ("POST /v1/embeddings", EmbeddingsBody),
+}
+
+_YES_NO = "`true` or `false`"
+VALUES: dict[str, str] = {
+    "model": "a name of `GET /v1/models`; required",
+    "messages": "a list of messages; required. Content is text or a list of text parts",
+    "prompt": "a string or a list of strings; required",
+    "input": "a string, token ids, or a list of either; required",
+    "extra_messages": f"a list of lists of messages; conversations × choices at most {MAX_CHOICES}",
+    "chat_template_kwargs": "an object, JSON text of one, or a list of either",
+    "stream_options": "`include_usage`, `continuous_usage_stats`",
+    "logit_bias": f"an object of at most {MAX_LOGIT_BIAS} token ids, each with a number from −100 to 100",
+    "stop": f"a string or a list of at most {MAX_STOPS}; none empty",
+    "allowed_token_ids": f"1 to {MAX_ALLOWED} token ids",
+    "response_format": "`text`, `json_object` or `json_schema`",
+    "encoding_format": "`float` or `base64`",
+    "pooling": ", ".join(f"`{kind.value}`" for kind in Pooling),
+    "top_logprobs": f"0 to {MAX_TOP_LOGPROBS}; needs `logprobs`",
+    "profile": "a profile's name",
+    "steering": "`features` (`index`, `strength`), `sae_id`",
+    "steering_intensity": "0 to 2, or `off`, `min`, `max`",
+    "return_sae_activations": "`top_k`, `positions`; `sae_id`, `features`, `read_point`",
+}
+"""What a field may hold, where that is no plain number or switch."""
+
+_OPENING = """# Fields of a request
+
+Made from the program's field policy by `python -m server.fields_table`; do not edit it by hand.
+
+What happens to a field, for a model in transformers' format and for a GGUF model:
+
+- **honoured**: it has its effect, or the request is refused with a 400 that names it (`invalid_parameter` for a value
+  outside its bounds);
+- **reported**: it has no effect here; the answer names it in `X-miLLM-Ignored-Fields`, and under `X-miLLM-Strict: true`
+  the request is refused (400 `unused_fields_refused`);
+- **refused**: it would change the answer and cannot; 400 `field_not_honoured` names it before anything is loaded.
+
+Under *but* stands when something else happens to it. `null` asks for nothing anywhere, and so do the values under *asks
+for nothing*. A field that no row names is reported. *Scoring* is a request with `allowed_token_ids`, or with `logprobs`
+and an output cap of 1: it reads one token and writes none.
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    parts = [_OPENING]
+    for endpoint, (route, schema) in SCHEMAS.items():
+        parts.append(f"\n## `{route}`\n\n")
+        parts.append("| field | transformers | GGUF | values | but | asks for nothing |\n")
+        parts.append("|---|---|---|---|---|---|\n")
+        parts.extend(_rows(endpoint, schema))
+    return "".join(parts)
+
+
+def _rows(endpoint: Endpoint, schema: type[BaseModel]) -> Iterator[str]:
+    """The endpoint's rows: honoured fields first, then reported, then refused, each by name."""
+    order = list(Use)
+
+    def place(item: tuple[str, Rule]) -> tuple[int, str]:
+        return order.index(item[1].use(endpoint)), item[0]
+
+    for name, rule in sorted(TABLE.items(), key=place):
+        here, gguf = rule.use(endpoint), rule.use(endpoint, EngineKind.LLAMACPP)
+        honoured = Use.HONOURED in (here, gguf)
+        values = values_of(name, schema.model_fields[name]) if honoured else ""
+        but = _exception(name, rule) if honoured else ""
+        neutral = ", ".join(f"`{json.dumps(value)}`" for value in rule.neutral)
+        yield f"| `{name}` | {here} | {gguf} | {values} | {but} | {neutral} |\n"
+
+
+def _exception(name: str, rule: Rule) -> str:
+    if rule.when:
+        return f"refused: {rule.when}"
+    return "reported: scoring" if name in IDLE_WHEN_SCORING else ""
+
+
+def values_of(name: str, field: FieldInfo) -> str:
+    """What the field may hold, in words; bounds are those of the schema."""
+    if name in VALUES:
+        return VALUES[name]
+    low, high, above = (_bound(field, kind) for kind in ("ge", "le", "gt"))
+    if low is None and high is None and above is None:
+        return _YES_NO
+    if high is None:
+        return f"at least {low:g}"
+    return f"{low:g} to {_whole(high)}" if low is not None else f"above {above:g}, at most {_whole(high)}"
+
+
+def _bound(field: FieldInfo, kind: str) -> float | None:
+    """A numeric bound of the field, however deep in its type it is declared."""
+    found: list[Any] = list(field.metadata)
+    for part in getattr(field.annotation, "__args__", ()):
+        found.extend(getattr(part, "__metadata__", ()))
+    for each in found:
+        inner = each.metadata if isinstance(each, FieldInfo) else [each]
+        for bound in inner:
+            if (value := getattr(bound, kind, None)) is not None:
+                return float(value)
+    return None
+
+
+def _whole(value: float) -> str:
+    return f"{value:.0f}" if value.is_integer() else f"{value:g}"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Write the page, or with ``--check`` say whether it is current."""
+    parser = argparse.ArgumentParser(prog="python -m server.fields_table", description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 when the page is not current")
+    wanted = parser.parse_args(arguments)
+    text = page()
+    if wanted.check:
+        current = PAGE.is_file() and PAGE.read_text(encoding="utf-8") == text
+        if not current:
+            sys.stderr.write(f"{PAGE} is not current: run python -m server.fields_table\n")
+        return 0 if current else 1
+    PAGE.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

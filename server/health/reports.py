@@ -1,0 +1,296 @@
+"""The reports themselves: read from the engine, given in the shapes of ``answers``."""
+
+from __future__ import annotations
+
+import platform
+import time
+from datetime import UTC, datetime
+from importlib import metadata
+
+from engine.actions.models import Placement
+from engine.breaker import CircuitBreaker
+from engine.errors import LibraryUnusable, ModelNotFound
+from engine.library.records import ProfileKind
+from engine.models.gpus import NOT_MEASURED, GpuCard, read_gpus
+from engine.models.shelf import LoadedModel
+from server.context import ServerContext, version
+from server.health.answers import (
+    ActiveProfile,
+    BackendWord,
+    Breaker,
+    Component,
+    Detailed,
+    GpuCardAnswer,
+    Gpus,
+    Inference,
+    QueueFigures,
+    Ready,
+    Status,
+    Version,
+)
+
+_DESCRIPTIONS: dict[BackendWord, str] = {
+    "cbm": "Continuous batching: requests join and leave one shared pass at every token.",
+    "serial": "Each answer is written in passes of its own.",
+    "llamacpp": "llama.cpp runs the model from a GGUF file.",
+}
+_LIMITATIONS: dict[BackendWord, list[str]] = {
+    "cbm": [
+        "Requests with a seed are written in passes of their own, so that their bytes repeat.",
+        "So are requests that ask for SAE activations, which are read for one request at a time.",
+    ],
+    "serial": ["Answers do not share passes: several at once take turns."],
+    "llamacpp": ["What llama.cpp cannot do for a request is refused, naming the field."],
+}
+_LIBRARIES = (
+    "torch",
+    "transformers",
+    "tokenizers",
+    "llama-cpp-python",
+    "outlines",
+    "llguidance",
+    "huggingface_hub",
+    "safetensors",
+    "bitsandbytes",
+)
+
+
+async def ready(context: ServerContext) -> Ready:
+    """Whether requests are answered."""
+    parts = await components(context)
+    status = worst(parts)
+    return {
+        "ready": status != "unhealthy",
+        "status": status,
+        "version": version(),
+        "timestamp": now(),
+        "components": parts,
+        "model_loaded": context.engine.shelf.resident is not None,
+        "sae_attached": bool(context.engine.desk.state.attachments),
+    }
+
+
+async def detailed(context: ServerContext) -> Detailed:
+    """Everything at once."""
+    parts = await components(context)
+    resident = context.engine.shelf.resident
+    attachments = context.engine.desk.state.attachments
+    return {
+        "status": worst(parts),
+        "version": version(),
+        "timestamp": now(),
+        "components": parts,
+        "circuit_breakers": breakers(context),
+        "model_loaded": resident is not None,
+        "model_name": None if resident is None else resident.record.name,
+        "model_placement": None if resident is None else await _placement(context, resident),
+        "sae_attached": bool(attachments),
+        "sae_id": attachments[0].sae_id if attachments else None,
+        "sae_count": len(attachments),
+        "sae_ids": [each.sae_id for each in attachments],
+        "inference": figures(context),
+        "lease": None,
+        "active_profile": await _active_profile(context),
+    }
+
+
+def inference(context: ServerContext) -> Inference:
+    """How answers are written."""
+    stats = context.engine.generation.stats()
+    word = backend_word(context)
+    body: Inference = {
+        "backend": word,
+        "description": _DESCRIPTIONS[word],
+        "capabilities": {
+            "streaming": True,
+            "per_request_sampling_params": True,
+            "per_request_profile_override": True,
+            "speculative_decoding": False,
+        },
+        "limitations": _LIMITATIONS[word],
+        "queue": {
+            "max_concurrent": stats.max_lanes,
+            "max_pending": stats.max_pending,
+            "current_pending": stats.queue_pending,
+        },
+        "default_max_tokens": context.engine.settings.DEFAULT_MAX_TOKENS,
+    }
+    resident = context.engine.shelf.resident
+    if word == "cbm":
+        # Each request brings its own sampling; these are what one that says nothing gets.
+        body["cbm_config"] = {"default_temperature": 1.0, "default_top_p": 1.0, "max_queue_size": stats.max_pending}
+    if resident is not None:
+        body["context_length"] = resident.info.context_length
+    return body
+
+
+def figures(context: ServerContext) -> QueueFigures:
+    """The queue's figures; null is "not measured", never a zero."""
+    stats = context.engine.generation.stats()
+    word = backend_word(context)
+    return {
+        "backend": word,
+        "cbm_enabled": context.engine.settings.ENABLE_CONTINUOUS_BATCHING,
+        "cbm_running": word == "cbm" and context.engine.shelf.resident is not None,
+        "queue_pending": stats.queue_pending,
+        "queue_max_concurrent": stats.max_lanes,
+        "queue_max_pending": stats.max_pending,
+        "in_flight": stats.in_flight,
+        "queue_waiting": stats.queue_waiting,
+        # There is no batch API whose rows could wait.
+        "batch_backlog_rows": None,
+        "estimated_wait_seconds": stats.estimated_wait_seconds,
+        "error": None,
+    }
+
+
+def backend_word(context: ServerContext) -> BackendWord:
+    """How ordinary requests are written: the resident model's word, or the setting's while none is loaded."""
+    batching = context.engine.settings.ENABLE_CONTINUOUS_BATCHING
+    resident = context.engine.shelf.resident
+    word = "cbm" if resident is None else resident.info.backend_word
+    if word == "llamacpp":
+        return "llamacpp"
+    return "cbm" if batching and word == "cbm" else "serial"
+
+
+async def components(context: ServerContext) -> list[Component]:
+    """The parts of the program and how they are."""
+    began = time.monotonic()
+    try:
+        await context.quick(context.engine.library.models.last_used)
+    except LibraryUnusable as error:
+        library = _component("library", "unhealthy", error.one_line())
+    else:
+        library = _component("library", "healthy", "The library can be read.")
+    library["latency_ms"] = (time.monotonic() - began) * 1000
+    return [_model(context), _queue(context), library]
+
+
+def worst(parts: list[Component]) -> Status:
+    """The state of the whole: that of its worst part."""
+    states = {part["status"] for part in parts}
+    if "unhealthy" in states:
+        return "unhealthy"
+    return "degraded" if "degraded" in states else "healthy"
+
+
+def breakers(context: ServerContext) -> list[Breaker]:
+    """Every circuit breaker."""
+    return [breaker(each) for each in context.engine.breakers.values()]
+
+
+def breaker(found: CircuitBreaker) -> Breaker:
+    """One circuit breaker."""
+    now = found.figures()
+    return {
+        "name": now.name,
+        "state": now.state.value,
+        "failures": now.failures,
+        "failure_threshold": now.threshold,
+        "recovery_seconds": now.recovery_s,
+        "remaining_seconds": now.remaining_s,
+        "times_opened": now.opened,
+    }
+
+
+def gpus() -> Gpus:
+    """The cards. May take seconds: not on the loop."""
+    reading = read_gpus()
+    return {"read_at": now(), "cards": [_card(each) for each in reading.cards], "reason": reading.reason}
+
+
+def versions() -> Version:
+    """What runs here."""
+    return {
+        "version": version(),
+        "python": platform.python_version(),
+        "platform": f"{platform.system()} {platform.machine()}",
+        "libraries": {name: _library_version(name) for name in _LIBRARIES},
+    }
+
+
+def now() -> str:
+    """This moment, UTC, in ISO 8601."""
+    return datetime.now(UTC).isoformat()
+
+
+def _component(name: str, status: Status, message: str) -> Component:
+    return {"name": name, "status": status, "message": message, "latency_ms": None}
+
+
+def _model(context: ServerContext) -> Component:
+    resident = context.engine.shelf.resident
+    loading = context.engine.shelf.loading
+    if resident is not None:
+        return _component("model", "healthy", f"Model loaded: {resident.record.name}")
+    if loading is not None:
+        return _component(
+            "model", "degraded", f"Loading {loading.model_name}: {loading.stage}, {loading.progress:.0f} %"
+        )
+    return _component("model", "degraded", "No model is loaded; one is loaded when a request names it.")
+
+
+def _queue(context: ServerContext) -> Component:
+    stats = context.engine.generation.stats()
+    if stats.queue_waiting >= stats.max_pending > 0:
+        return _component("queue", "degraded", "The queue is full.")
+    return _component("queue", "healthy", f"{stats.queue_waiting} requests are waiting.")
+
+
+async def _active_profile(context: ServerContext) -> ActiveProfile | None:
+    """The profile or cluster in force. What only its row knows is null while the library cannot be read."""
+    active = context.engine.desk.state.profile
+    if active is None:
+        return None
+    try:
+        row = await context.quick(lambda: context.engine.library.profiles.get(active.profile_id))
+    except LibraryUnusable:
+        row = None
+    kind = ProfileKind.CLUSTER if active.is_cluster else ProfileKind.MANUAL
+    return {
+        "id": active.profile_id,
+        "name": active.name,
+        "source_kind": kind.value,
+        "intensity": active.intensity,
+        "sensing_enabled": None if row is None else row.sensing_enabled,
+    }
+
+
+async def _placement(context: ServerContext, resident: LoadedModel) -> Placement | None:
+    """Where the model is; null while the library cannot be read."""
+    try:
+        return (await context.quick(lambda: context.engine.models.get(resident.record.id))).placement
+    except (LibraryUnusable, ModelNotFound):
+        return None
+
+
+def _card(card: GpuCard) -> GpuCardAnswer:
+    torch = card.torch
+    return {
+        "smi_index": card.index,
+        "uuid": card.uuid,
+        "name": card.name,
+        "total_mb": round(card.total_mb, 1),
+        "used_mb": round(card.used_mb, 1),
+        "free_mb": round(card.free_mb, 1),
+        "utilization": card.utilization,
+        "temperature": card.temperature,
+        "torch_index": None if torch is None else torch.index,
+        "torch_measured": torch is not None,
+        "millm_allocated_mb": None if torch is None else round(torch.allocated_mb, 1),
+        "millm_reserved_mb": None if torch is None else round(torch.reserved_mb, 1),
+        # llama.cpp takes memory that PyTorch knows nothing of.
+        "engine_memory": None if torch is not None else NOT_MEASURED,
+        "processes": None
+        if card.processes is None
+        else [{"pid": each.pid, "used_mb": each.used_mb} for each in card.processes],
+        "processes_reason": card.processes_reason,
+    }
+
+
+def _library_version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None

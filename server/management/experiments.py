@@ -1,0 +1,209 @@
+"""``/api/experiments``: saved comparisons of a plain and a steered answer, the window's Records."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, ConfigDict, Field, JsonValue, model_validator
+from quart import Quart, Response
+
+from engine.actions.experiments.export import KIND, as_json, as_markdown
+from engine.actions.experiments.words import NO_CLAIM
+from engine.documents.evidence import TOP_RUNG, rung_language
+from engine.library.records import ExperimentRecord, NewExperiment
+from server.context import ServerContext
+from server.management import looking_answers as answers
+from server.management.envelope import success
+from server.management.validation import Body, NoQuery, Query, read_json, read_query
+from server.openapi.describe import describe
+
+MOST_TITLE = 200
+MOST_TEXT = 1_000_000
+MOST_ITEMS = 256
+MOST_TURNS = 1000
+MOST_STRENGTHS = 10_000
+MOST_VERSIONS = 100
+
+
+def _index_text(value: str) -> str:
+    if not (value.isascii() and value.isdigit() and len(value) <= 10):
+        raise ValueError("a feature index is a whole number from 0")
+    return value
+
+
+Line = Annotated[str, Field(min_length=1, max_length=MOST_TITLE)]
+LongText = Annotated[str, Field(max_length=MOST_TEXT)]
+FeatureKey = Annotated[str, AfterValidator(_index_text)]
+
+
+class KeptPart(Body):
+    """A part of a comparison: what it names is checked, what else it says is kept."""
+
+    model_config = ConfigDict(extra="allow", strict=True, frozen=True, allow_inf_nan=False)
+    __pydantic_extra__: dict[str, JsonValue]
+
+
+class KeptTurn(KeptPart):
+    """A message before the prompt."""
+
+    role: Annotated[str, Field(max_length=40)]
+    content: LongText
+
+
+class KeptSettings(KeptPart):
+    """How both answers were written."""
+
+    temperature: float | None = None
+    max_tokens: Annotated[int, Field(ge=1)] | None = None
+    seed: Annotated[int, Field(ge=0)] | None = None
+    noise_seed: Annotated[int, Field(ge=0)] | None = None
+    system_prompt: LongText = ""
+    earlier_turns: Annotated[list[KeptTurn], Field(default_factory=list, max_length=MOST_TURNS)]
+
+
+class KeptSteering(KeptPart):
+    """A part of a steering report; ``strengths`` are by feature index as text."""
+
+    kind: Literal["manual", "inline", "profile", "circuit", "unknown", "none"]
+    features: Annotated[int, Field(ge=0)] = 0
+    strengths: Annotated[dict[FeatureKey, float], Field(max_length=MOST_STRENGTHS)] | None = None
+
+
+class KeptReport(KeptPart):
+    """The steering report of the steered answer."""
+
+    text: Annotated[str, Field(max_length=MOST_TEXT)] = ""
+    changed: bool = False
+    items: Annotated[list[KeptSteering], Field(default_factory=list, max_length=MOST_ITEMS)]
+
+
+class KeptEvidence(Body):
+    """What could be claimed; the phrase follows from the rung, and is refused where it does not."""
+
+    rung: Annotated[int, Field(ge=0, le=TOP_RUNG)] | None = None
+    language: str | None = None
+
+    @model_validator(mode="after")
+    def _check_language(self) -> KeptEvidence:
+        said = ("", NO_CLAIM) if self.rung is None else (rung_language(self.rung),)
+        if self.language is not None and self.language not in said:
+            raise ValueError(f"the phrase of this rung is '{said[-1]}'")
+        return self
+
+    def kept(self, by_circuit: bool) -> dict[str, Any]:
+        """As a record holds it."""
+        if self.rung is not None:
+            return {"rung": self.rung, "language": rung_language(self.rung)}
+        return {"rung": None, "language": NO_CLAIM if by_circuit else ""}
+
+
+class ExperimentBody(Body):
+    """A comparison to keep. An export can be sent back as it is; it gets an id and a time of its own."""
+
+    title: Line
+    model: Line
+    prompt: LongText
+    plain: LongText
+    steered: LongText
+    settings: Annotated[KeptSettings, Field(default_factory=KeptSettings)]
+    steering: Annotated[KeptReport, Field(default_factory=KeptReport)]
+    evidence: Annotated[KeptEvidence, Field(default_factory=KeptEvidence)]
+    versions: Annotated[dict[str, str], Field(default_factory=dict, max_length=MOST_VERSIONS)]
+    plain_details: Annotated[dict[str, JsonValue], Field(default_factory=dict)]
+    steered_details: Annotated[dict[str, JsonValue], Field(default_factory=dict)]
+    kind: Literal["millm.comparison"] = KIND
+    schema_version: Literal["1"] = "1"
+    id: int | None = None
+    created_at: str | None = None
+
+    def new(self) -> NewExperiment:
+        """As the library takes it."""
+        steering = self.steering.model_dump(exclude_unset=True)
+        by_circuit = any(each.kind == "circuit" for each in self.steering.items)
+        return NewExperiment(
+            self.title,
+            self.model,
+            self.prompt,
+            self.plain,
+            self.steered,
+            self.settings.model_dump(exclude_unset=True),
+            steering,
+            self.evidence.kept(by_circuit),
+            self.versions,
+            self.plain_details,
+            self.steered_details,
+        )
+
+
+class RenameExperimentBody(Body):
+    """Another title."""
+
+    title: Line
+
+
+class _Search(Query):
+    search: Annotated[str, Field(max_length=200)] = ""
+
+
+class _ExportQuery(Query):
+    format: Literal["markdown", "json"] = "markdown"
+
+
+def register(app: Quart, context: ServerContext) -> None:
+    """Add the routes to ``app``."""
+    experiments = context.engine.experiments
+
+    @app.get("/api/experiments")
+    @describe("List saved comparisons, newest first.", query=_Search, data=answers.ExperimentsAnswer)
+    async def list_experiments() -> Response:
+        search = read_query(_Search).search
+        found = await context.quick(lambda: experiments.list(search))
+        return success({"experiments": found, "total": len(found)})
+
+    @app.post("/api/experiments")
+    @describe("Keep a comparison.", query=NoQuery, body=ExperimentBody, data=ExperimentRecord, status=201)
+    async def keep_experiment() -> Response:
+        read_query(NoQuery)
+        asked = await read_json(context, ExperimentBody)
+        return success(await context.manage(lambda: experiments.add(asked.new())), 201)
+
+    @app.get("/api/experiments/<int:experiment_id>")
+    @describe("One saved comparison.", query=NoQuery, data=ExperimentRecord, errors=(404,))
+    async def one_experiment(experiment_id: int) -> Response:
+        read_query(NoQuery)
+        return success(await context.quick(lambda: experiments.get(experiment_id)))
+
+    @app.patch("/api/experiments/<int:experiment_id>")
+    @describe(
+        "Give a saved comparison another title.",
+        query=NoQuery,
+        body=RenameExperimentBody,
+        data=ExperimentRecord,
+        errors=(404,),
+    )
+    async def rename_experiment(experiment_id: int) -> Response:
+        read_query(NoQuery)
+        title = (await read_json(context, RenameExperimentBody)).title
+        return success(await context.manage(lambda: experiments.rename(experiment_id, title)))
+
+    @app.delete("/api/experiments/<int:experiment_id>")
+    @describe("Delete a saved comparison.", query=NoQuery, data=answers.DeletedExperimentAnswer, errors=(404,))
+    async def delete_experiment(experiment_id: int) -> Response:
+        read_query(NoQuery)
+        gone = await context.manage(lambda: experiments.remove(experiment_id))
+        return success({"id": gone.id, "deleted": True})
+
+    @app.get("/api/experiments/<int:experiment_id>/export")
+    @describe(
+        "A saved comparison as Markdown, or as JSON, bare.",
+        query=_ExportQuery,
+        answer=dict[str, Any],
+        also_as=("text/markdown",),
+        errors=(404,),
+    )
+    async def export_experiment(experiment_id: int) -> Response:
+        kind = read_query(_ExportQuery).format
+        record = await context.quick(lambda: experiments.get(experiment_id))
+        if kind == "json":
+            return Response(as_json(record), 200, content_type="application/json")
+        return Response(as_markdown(record), 200, content_type="text/markdown; charset=utf-8")

@@ -1,0 +1,217 @@
+"""``/api/sweeps``: the same prompts at several intensities of one dial, measured. Kept in memory, one at a time."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+from quart import Quart, Response
+
+from engine.actions.sweeping.export import as_csv, as_markdown
+from engine.actions.sweeping.measures import topic_words
+from engine.actions.sweeping.runs import SweepRun
+from engine.actions.sweeping.settings import (
+    MOST_COLUMNS,
+    MOST_PROMPTS,
+    MOST_TOKENS,
+    PLAIN,
+    BaseKind,
+    CellResult,
+    SweepSettings,
+)
+from engine.documents.ranges import GREATEST_INTENSITY, LEAST_INTENSITY
+from engine.errors import InvalidParameter
+from engine.generation.request import MAX_SEED
+from server.context import ServerContext, version
+from server.errors import api_envelope
+from server.management import looking_answers as answers
+from server.management.envelope import success, wire
+from server.management.validation import Body, NoQuery, Query, read_json, read_nothing, read_query
+from server.openapi.describe import Text, describe
+
+PROGRAM = "miLLM Desktop"
+FILES = {"csv": ("text/csv", as_csv), "markdown": ("text/markdown", as_markdown)}
+MOST_WORDS = 1000
+
+Intensity = Annotated[float, Field(ge=LEAST_INTENSITY, le=GREATEST_INTENSITY)]
+
+
+class SweepBaseBody(Body):
+    """Whose dial is turned: a cluster, a profile or a circuit by its id, or what steers now (live, without id)."""
+
+    # Strict models take no text for an enum, and JSON has nothing else.
+    kind: Annotated[BaseKind, Field(strict=False)]
+    id: Annotated[str, Field(max_length=100)] = ""
+
+
+class SweepBody(Body):
+    """A sweep. ``plain`` adds a column without steering; ``topic`` left out is made of the features' labels."""
+
+    base: SweepBaseBody
+    prompts: Annotated[list[str], Field(min_length=1, max_length=MOST_PROMPTS)]
+    intensities: Annotated[list[Intensity], Field(min_length=1, max_length=MOST_COLUMNS)]
+    plain: bool = True
+    max_tokens: Annotated[int, Field(ge=1, le=MOST_TOKENS)] = 48
+    temperature: Annotated[float, Field(ge=0, le=2)] = 0.0
+    top_p: Annotated[float, Field(ge=0, le=1)] = 1.0
+    repetition_penalty: Annotated[float, Field(gt=0, le=2)] = 1.0
+    # Each prompt draws the noise of the seed behind the one before it.
+    seed: Annotated[int, Field(ge=0, le=MAX_SEED - MOST_PROMPTS)] = 0
+    topic: Annotated[list[str], Field(max_length=MOST_WORDS)] | None = None
+    system: str = ""
+
+    def settings(self, topic: frozenset[str]) -> SweepSettings:
+        """As the engine takes it. Raises :class:`InvalidParameter`."""
+        columns = (*self.intensities, PLAIN) if self.plain else tuple(self.intensities)
+        return SweepSettings(
+            tuple(self.prompts),
+            columns,
+            self.max_tokens,
+            self.temperature,
+            self.top_p,
+            self.repetition_penalty,
+            self.seed,
+            topic,
+            self.system,
+        )
+
+
+class _ExportQuery(Query):
+    format: Literal["csv", "markdown"] = "csv"
+
+
+def register(app: Quart, context: ServerContext) -> None:
+    """Add the routes to ``app``."""
+    sweeps = context.engine.sweeps
+
+    @app.post("/api/sweeps")
+    @describe(
+        "Begin a sweep of a dial; events tell how it goes on.",
+        query=NoQuery,
+        body=SweepBody,
+        data=answers.SweepAnswer,
+        status=202,
+        errors=(400, 404, 409),
+    )
+    async def start_sweep() -> Response:
+        read_query(NoQuery)
+        asked = await read_json(context, SweepBody)
+        if (asked.base.kind is BaseKind.LIVE) == bool(asked.base.id):
+            raise InvalidParameter(
+                "A cluster, profile or circuit is named by its id; what steers now has none.", param="base.id"
+            )
+
+        def start() -> dict[str, Any]:
+            asked.settings(frozenset())
+            base = sweeps.resolve(asked.base.kind, asked.base.id)
+            words = sweeps.suggested_words(base) if asked.topic is None else asked.topic
+            return _whole(sweeps.start(asked.settings(topic_words(" ".join(words))), base))
+
+        return success(await context.manage(start), 202)
+
+    @app.get("/api/sweeps")
+    @describe("List the sweeps of this session, newest first.", query=NoQuery, data=answers.SweepsAnswer)
+    async def list_sweeps() -> Response:
+        read_query(NoQuery)
+        found = await context.quick(sweeps.runs.list)
+        return success({"sweeps": [_summary(each) for each in found], "total": len(found)})
+
+    @app.get("/api/sweeps/choices")
+    @describe("What a sweep can turn the dial of.", query=NoQuery, data=answers.SweepChoicesAnswer)
+    async def sweep_choices() -> Response:
+        read_query(NoQuery)
+        return success({"choices": await context.quick(sweeps.choices)})
+
+    @app.get("/api/sweeps/<sweep_id>")
+    @describe("A sweep as far as it has come, with its means.", query=NoQuery, data=answers.SweepAnswer, errors=(404,))
+    async def one_sweep(sweep_id: str) -> Response:
+        read_query(NoQuery)
+        return success(await context.quick(lambda: _whole(sweeps.runs.get(sweep_id))))
+
+    @app.get("/api/sweeps/<sweep_id>/export")
+    @describe(
+        "A sweep as a file, with what it ran on: CSV, or Markdown.",
+        query=_ExportQuery,
+        answer=Text("text/csv"),
+        also_as=("text/markdown",),
+        errors=(404,),
+    )
+    async def export_sweep(sweep_id: str) -> Response:
+        kind, form = FILES[read_query(_ExportQuery).format]
+        text = await context.quick(lambda: form(sweeps.runs.get(sweep_id).outcome(), {PROGRAM: version()}))
+        return Response(text, 200, content_type=f"{kind}; charset=utf-8")
+
+    @app.post("/api/sweeps/<sweep_id>/cancel")
+    @describe("End a sweep; what is written stays.", query=NoQuery, data=answers.SweepSummaryAnswer, errors=(404, 409))
+    async def cancel_sweep(sweep_id: str) -> Response:
+        read_query(NoQuery)
+        await read_nothing(context)
+        return success(_summary(await context.quick(lambda: sweeps.runs.cancel(sweep_id))))
+
+    @app.delete("/api/sweeps/<sweep_id>")
+    @describe(
+        "Forget a sweep; one that runs is ended first.", query=NoQuery, data=answers.DeletedSweepAnswer, errors=(404,)
+    )
+    async def delete_sweep(sweep_id: str) -> Response:
+        read_query(NoQuery)
+        gone = await context.manage(lambda: sweeps.runs.remove(sweep_id))
+        return success({"id": gone.id, "deleted": True})
+
+
+def _summary(run: SweepRun) -> dict[str, Any]:
+    error = None
+    if run.error is not None:
+        told = api_envelope(run.error)["error"]
+        error = {"code": told["code"], "message": told["message"]}
+    return {
+        "id": run.id,
+        "state": run.state,
+        "base": run.base.name,
+        "kind": run.base.kind,
+        "done": len(run.cells),
+        "total": run.settings.cells,
+        "failed": run.failed,
+        "started_at": run.started_at,
+        "ended_at": run.ended_at,
+        "error": error,
+    }
+
+
+def _whole(run: SweepRun) -> dict[str, Any]:
+    base = run.base
+    whole: dict[str, Any] = wire(
+        {
+            **_summary(run),
+            "turned": {
+                "kind": base.kind,
+                "id": base.id,
+                "name": base.name,
+                "places": [
+                    {"sae_id": sae_id, "layer": layer, "strengths": strengths}
+                    for (sae_id, layer), strengths in base.authored.items()
+                ],
+                "warnings": base.warnings,
+            },
+            "settings": run.settings,
+            "facts": run.facts,
+            "cells": [_cell(each) for each in run.cells],
+            "means": run.means(),
+        }
+    )
+    return whole
+
+
+def _cell(cell: CellResult) -> dict[str, Any]:
+    return {
+        "prompt": cell.prompt,
+        "intensity": cell.intensity,
+        "text": cell.text,
+        "tokens": cell.tokens,
+        "finish": cell.finish,
+        "topic": cell.topic,
+        "features": cell.features,
+        "perplexity": cell.perplexity,
+        "trigrams": cell.trigrams,
+        "clamped": cell.clamped,
+        "error": cell.error,
+    }
