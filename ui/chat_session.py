@@ -1,54 +1,50 @@
 """One open conversation: sends turns to the engine, gathers answers, keeps the library's row up to date. No widgets.
 
 Several sessions may write at once: leaving a conversation does not end its answer. All methods run on the GUI thread;
-the engine's deltas come in through an :class:`ui.bridge.Inbox`, and preparing and saving go out through the bridge.
+each answer is written by a :class:`ui.pen.Pen`, and preparing and saving go out through the bridge. A comparison is
+two answers to one question, a steered and a plain one, written at the same time from the same noise.
 """
 
 from __future__ import annotations
 
+import secrets
 import threading
-from dataclasses import dataclass
-from enum import StrEnum
+from dataclasses import dataclass, field
 
-from PySide6.QtCore import QObject, Signal, Slot
+from PySide6.QtCore import QObject, Signal
 
 from engine.engine import Engine
-from engine.errors import MillmError, NotFound, RequestCancelled
+from engine.errors import MillmError, NotFound
 from engine.events import ConversationsChanged
-from engine.generation.request import (
-    ChoiceFinished,
-    Delta,
-    GenerationRequest,
-    RequestFailed,
-    RequestFinished,
-    Started,
-    TextDelta,
-)
+from engine.generation.request import GenerationRequest
 from engine.generation.service import PreparedRequest, RequestHandle
 from engine.library.records import ConversationRecord, StoredMessage
-from ui.bridge import Bridge, Inbox
+from ui.bridge import Bridge
 from ui.chat_state import ChatMessage, ChatOptions, build_request, up_to_last_question
+from ui.pen import Pen, TurnState
 from ui.words import title_of
 
-
-class TurnState(StrEnum):
-    """Where the answer being written stands."""
-
-    IDLE = "idle"
-    WAITING = "waiting"  # rendered, queued
-    READING = "reading"  # the model reads the prompt
-    WRITING = "writing"
+__all__ = ["ChatSession", "TurnState"]
 
 
 @dataclass
 class _Turn:
-    """One answer under way. ``question`` is what was typed; None when an answer is written again."""
+    """Answers under way. ``question`` is what was typed; None when an answer is written again or goes on.
 
-    inbox: Inbox
+    ``before`` are the messages to go back to where nothing is written.
+    """
+
     question: str | None
-    former: ChatMessage | None
-    handle: RequestHandle | None = None
+    before: list[ChatMessage]
+    pens: list[Pen] = field(default_factory=list)
     stop_wanted: bool = False
+
+    @property
+    def state(self) -> TurnState:
+        """How far the one that is furthest is."""
+        order = (TurnState.WRITING, TurnState.READING, TurnState.WAITING)
+        found = {pen.state for pen in self.pens}
+        return next((state for state in order if state in found), TurnState.WAITING)
 
 
 class ChatSession(QObject):
@@ -57,6 +53,8 @@ class ChatSession(QObject):
     message_added = Signal(int)
     message_removed = Signal(int)
     message_changed = Signal(int)
+    replaced = Signal()
+    """Several messages are others than before."""
     state_changed = Signal()
     withdrawn = Signal(object, object)
     """Nothing was written: (the error or None when stopped, the question to give back or None)."""
@@ -73,6 +71,7 @@ class ChatSession(QObject):
         self.messages = [ChatMessage.from_stored(message) for message in record.messages] if record else []
         self.state = TurnState.IDLE
         self._turn: _Turn | None = None
+        self._before_edit: list[ChatMessage] | None = None
         self._discarded = False
         self._saving = False
         self._save_again = False
@@ -89,30 +88,80 @@ class ChatSession(QObject):
         """Whether nothing is under way, neither an answer nor a save."""
         return self._turn is None and not self._saving
 
+    @property
+    def request_ids(self) -> tuple[str, ...]:
+        """What monitoring calls the answers under way, the steered one first."""
+        pens = self._turn.pens if self._turn is not None else []
+        return tuple(pen.request_id for pen in pens if pen.request_id is not None)
+
     # --- turns ------------------------------------------------------------------------------------------------------
 
-    def send(self, text: str, options: ChatOptions, model: str) -> None:
-        """Add the person's message and begin the answer. Outcomes come as signals."""
+    def send(self, text: str, options: ChatOptions, model: str, *, compare: bool = False) -> None:
+        """Add the person's message and begin the answer, or the two of a comparison. Outcomes come as signals."""
         if self.busy:
             return
+        before = list(self.messages)
+        self._before_edit = None
         self._append(ChatMessage("user", text))
-        self._begin(text, None, options, model)
+        self._begin(_Turn(text, before), options, model, compare=compare)
 
-    def regenerate(self, options: ChatOptions, model: str) -> None:
+    def regenerate(self, options: ChatOptions, model: str, *, compare: bool = False) -> None:
         """Write the last answer again; the former one comes back if nothing is written."""
         if self.busy or not self.messages or self.messages[-1].role != "assistant":
             return
-        former = self.messages.pop()
+        before = list(self.messages)
+        self._before_edit = None
+        self.messages.pop()
         self.message_removed.emit(len(self.messages))
-        self._begin(None, former, options, model)
+        self._begin(_Turn(None, before), options, model, compare=compare)
+
+    def go_on(self, options: ChatOptions, model: str) -> None:
+        """Continue the last answer where it was cut; of a comparison, each side that was."""
+        if self.busy or not self.messages:
+            return
+        answer = self.messages[-1]
+        cut = [side for side in answer.sides if answer.role == "assistant" and side.ended_early]
+        if not cut:
+            return
+        turn = _Turn(None, [*self.messages[:-1], answer.copied()])
+        noise = _noise(options) if answer.plain is not None else None
+        history = self.messages[:-1]
+        jobs = [(side, [*history, ChatMessage("assistant", side.content)], side is answer.plain) for side in cut]
+        self._run(turn, [(side, turns, plain) for side, turns, plain in jobs], options, model, noise)
+
+    def edit(self, index: int, text: str, options: ChatOptions, model: str, *, compare: bool = False) -> None:
+        """Put ``text`` in the place of the person's message at ``index``, drop what follows, and answer it."""
+        if self.busy or not 0 <= index < len(self.messages) or self.messages[index].role != "user":
+            return
+        before = list(self.messages)
+        del self.messages[index:]
+        self.messages.append(ChatMessage("user", text))
+        self.replaced.emit()
+        self._before_edit = before
+        self._begin(_Turn(None, before), options, model, compare=compare)
+
+    @property
+    def edit_dropped(self) -> int:
+        """How many messages the last edit took away, beside the answer that is written anew; 0 once it cannot be taken
+        back.
+        """
+        return 0 if self._before_edit is None else max(0, len(self._before_edit) - len(self.messages))
+
+    def undo_edit(self) -> None:
+        """Bring the messages before the last edit back."""
+        if self.busy or self._before_edit is None:
+            return
+        self.messages, self._before_edit = self._before_edit, None
+        self.replaced.emit()
+        self._save()
 
     def stop(self) -> None:
         """End the answer under way; what was written stays."""
         if self._turn is None:
             return
         self._turn.stop_wanted = True
-        if self._turn.handle is not None:
-            self._turn.handle.cancel()
+        for pen in self._turn.pens:
+            pen.cancel()
 
     def discard(self) -> None:
         """The conversation was deleted: end the answer and write nothing to the library any more."""
@@ -121,13 +170,13 @@ class ChatSession(QObject):
 
     def close(self) -> None:
         """The window closes: end the answer and save what there is, now, before the library is closed."""
-        if self._turn is None:
+        turn, self._turn = self._turn, None
+        if turn is None:
             return
-        turn = self._turn
-        turn.inbox.close()
-        self.stop()
-        self._settle({"finish_reason": "stopped"})
-        self._turn = None
+        for pen in turn.pens:
+            pen.close()
+        if not any(pen.wrote for pen in turn.pens):
+            self.messages = turn.before if turn.question is None else [*turn.before, ChatMessage("user", turn.question)]
         if not self._discarded:
             self._write(*self._snapshot())
 
@@ -140,149 +189,131 @@ class ChatSession(QObject):
         turns = [*settled, ChatMessage("user", draft)] if draft.strip() else up_to_last_question(settled)
         return build_request(model, turns, options) if turns else None
 
-    def request_behind(self, index: int, model: str) -> GenerationRequest:
-        """What the answer at ``index`` was asked with, its own system prompt included. Raises InvalidParameter."""
-        system_prompt = self.messages[index].details.get("system_prompt", self.system_prompt)
-        return build_request(model, self.messages[:index], ChatOptions(system_prompt=str(system_prompt)))
+    def request_behind(self, index: int, model: str, *, plain: bool = False) -> GenerationRequest:
+        """What the answer at ``index`` (``plain``: the one beside it) was asked with, its own system prompt included.
 
-    def _begin(self, question: str | None, former: ChatMessage | None, options: ChatOptions, model: str) -> None:
-        inbox = Inbox(parent=self)
-        turn = _Turn(inbox, question, former)
-        self._turn = turn
-        self.system_prompt = options.system_prompt
+        Raises InvalidParameter.
+        """
+        system_prompt = self.messages[index].details.get("system_prompt", self.system_prompt)
+        return build_request(model, self.messages[:index], ChatOptions(system_prompt=str(system_prompt)), plain=plain)
+
+    def _begin(self, turn: _Turn, options: ChatOptions, model: str, *, compare: bool) -> None:
+        """Add an empty answer to what is there, and have it written."""
+        noise = _noise(options) if compare else None
         details: dict[str, object] = {
             "model": model,
             "sampling": options.to_json(),
             "system_prompt": options.system_prompt,
         }
-        self._append(ChatMessage("assistant", "", details))
+        if noise is not None:
+            details["noise_seed"] = noise
+        history = list(self.messages)
+        plain = ChatMessage("assistant", "", dict(details)) if compare else None
+        answer = ChatMessage("assistant", "", details, plain)
+        self._append(answer)
+        self._run(turn, [(side, history, side is plain) for side in answer.sides], options, model, noise)
+
+    def _run(
+        self,
+        turn: _Turn,
+        jobs: list[tuple[ChatMessage, list[ChatMessage], bool]],
+        options: ChatOptions,
+        model: str,
+        noise: int | None,
+    ) -> None:
+        """Have each (message, messages before it, whether it is plain) written, all in one batch."""
+        self.system_prompt = options.system_prompt
+        self._turn = turn
+        for message, _history, _plain in jobs:
+            pen = Pen(message, self._circuit_names, self)
+            pen.grown.connect(self._on_grown)
+            pen.moved.connect(self._on_moved)
+            pen.ended.connect(self._on_ended)
+            turn.pens.append(pen)
         self._set_state(TurnState.WAITING)
-        inbox.arrived.connect(self._on_deltas)
+        self.message_changed.emit(len(self.messages) - 1)
         try:
-            request = build_request(model, self.messages[:-1], options)
+            requests = [
+                build_request(model, history, options, plain=plain, noise_seed=noise)
+                for _message, history, plain in jobs
+            ]
         except MillmError as error:
             self._withdraw(error)
             return
-        generation = self._engine.generation
+        pens = list(turn.pens)
 
-        def submit() -> tuple[PreparedRequest, RequestHandle]:
-            prepared = generation.prepare(request)
-            return prepared, generation.submit(prepared, inbox.put)
-
-        def submitted(outcome: tuple[PreparedRequest, RequestHandle]) -> None:
-            prepared, handle = outcome
-            if self._turn is not turn:
-                handle.cancel()
-                return
-            turn.handle = handle
-            if prepared.notes:
-                self.messages[-1].details["notes"] = list(prepared.notes)
-            if turn.stop_wanted:
-                handle.cancel()
+        def submitted(outcome: list[tuple[PreparedRequest, RequestHandle]]) -> None:
+            for pen, (prepared, handle) in zip(pens, outcome, strict=True):
+                if self._turn is not turn:
+                    handle.cancel()
+                    continue
+                pen.take(prepared, handle)
+                if turn.stop_wanted:
+                    handle.cancel()
 
         def refused(error: Exception) -> None:
             if self._turn is turn:
                 self._withdraw(error)
 
-        self._bridge.run_in_background(submit, submitted, refused, owner=self)
+        self._bridge.run_in_background(lambda: _submit(self._engine, requests, pens), submitted, refused, owner=self)
 
-    @Slot(list)
-    def _on_deltas(self, deltas: list[Delta]) -> None:
-        if self._turn is None:
-            return
-        answer = self.messages[-1]
-        grown = False
-        for delta in deltas:
-            match delta:
-                case Started():
-                    answer.details["backend"] = delta.backend
-                    self._set_state(TurnState.READING)
-                    self._save()
-                case TextDelta():
-                    answer.content += delta.text
-                    answer.details["completion_tokens"] = delta.completion_tokens
-                    grown = True
-                    self._set_state(TurnState.WRITING)
-                case ChoiceFinished():
-                    answer.details["finish_reason"] = delta.reason.value
-                    answer.details["completion_tokens"] = delta.completion_tokens
-                case RequestFinished():
-                    self._finish(
-                        {
-                            "prompt_tokens": delta.usage.prompt_tokens,
-                            "completion_tokens": delta.usage.completion_tokens,
-                            "cached_tokens": delta.usage.cached_tokens,
-                            "seconds_queued": delta.seconds_queued,
-                            "seconds_to_first_token": delta.seconds_to_first_token,
-                            "seconds_total": delta.seconds_total,
-                            **self._steering_of(delta),
-                        }
-                    )
-                    return
-                case RequestFailed():
-                    self._fail(delta.error)
-                    return
-        if grown:
+    def _circuit_names(self) -> dict[str, str]:
+        return {one.circuit_id: one.name for one in self._engine.desk.state.circuits}
+
+    # --- what the pens say ------------------------------------------------------------------------------------------
+
+    def _on_grown(self) -> None:
+        if self._turn is not None:
             self.message_changed.emit(len(self.messages) - 1)
 
-    def _steering_of(self, finished: RequestFinished) -> dict[str, object]:
-        """What steered an answer, as plain values, a circuit's name beside its id."""
-        report = finished.steering.as_dict()
-        names = {one.circuit_id: one.name for one in self._engine.desk.state.circuits}
-        for item in report["items"]:
-            if item["kind"] == "circuit" and item["id"] in names:
-                item["name"] = names[item["id"]]
-        return {"steering": report, "rung": finished.rung}
+    def _on_moved(self) -> None:
+        if self._turn is None:
+            return
+        begun = self.state is TurnState.WAITING and self._turn.state is not TurnState.WAITING
+        self._set_state(self._turn.state)
+        if begun:
+            self._save()
 
-    # --- endings ----------------------------------------------------------------------------------------------------
-
-    def _fail(self, error: MillmError) -> None:
-        stopped = isinstance(error, RequestCancelled)
-        if not self.messages[-1].content:
-            self._withdraw(None if stopped else error)
-        elif stopped:
-            self._finish({"finish_reason": "stopped"})
-        else:
-            self._finish({"finish_reason": "error", "error": error.one_line()})
-
-    def _finish(self, details: dict[str, object]) -> None:
-        self._settle(details)
+    def _on_ended(self) -> None:
+        turn = self._turn
+        if turn is None:
+            return
+        if not all(pen.done for pen in turn.pens):
+            self.message_changed.emit(len(self.messages) - 1)
+            return
+        failed = next((pen.error for pen in turn.pens if pen.error is not None), None)
+        cut = [pen for pen in turn.pens if pen.message.details.get("finish_reason") in ("stopped", "error")]
+        if len(cut) == len(turn.pens) and not any(pen.wrote for pen in turn.pens):
+            self._withdraw(failed)
+            return
         self._end_turn()
         self.message_changed.emit(len(self.messages) - 1)
         self._save()
-
-    def _settle(self, details: dict[str, object]) -> None:
-        answer = self.messages[-1]
-        answer.details.update(details)
-        if not answer.content and answer.details.get("finish_reason") == "stopped":
-            self.messages.pop()
-            self.message_removed.emit(len(self.messages))
 
     def _withdraw(self, error: Exception | None) -> None:
         """Take the unanswered turn back, so that the conversation is as it was before."""
         turn = self._turn
         if turn is None:
             return
-        self._pop()
-        if turn.former is not None:
-            self._append(turn.former)
-        elif turn.question is not None:
-            self._pop()
+        self.messages = turn.before
+        self._before_edit = None
         self._end_turn()
+        self.replaced.emit()
         self._save()
         self.withdrawn.emit(error, turn.question)
 
     def _end_turn(self) -> None:
-        if self._turn is not None:
-            self._turn.inbox.close()
-            self._turn.inbox.deleteLater()
-            self._turn = None
+        turn, self._turn = self._turn, None
+        if turn is not None:
+            for pen in turn.pens:
+                pen.inbox.close()
+                pen.deleteLater()
         self._set_state(TurnState.IDLE)
 
     # --- the library ------------------------------------------------------------------------------------------------
 
     def _snapshot(self) -> tuple[str, str, list[StoredMessage]]:
-        kept = [m for m in self.messages if m.content or m.details.get("finish_reason")]
+        kept = [m for m in self.messages if any(side.content or side.details.get("finish_reason") for side in m.sides)]
         first = next((m.content for m in kept if m.role == "user"), "")
         return title_of(first), self.system_prompt, [message.stored() for message in kept]
 
@@ -334,11 +365,28 @@ class ChatSession(QObject):
         self.messages.append(message)
         self.message_added.emit(len(self.messages) - 1)
 
-    def _pop(self) -> None:
-        self.messages.pop()
-        self.message_removed.emit(len(self.messages))
-
     def _set_state(self, state: TurnState) -> None:
         if state != self.state:
             self.state = state
             self.state_changed.emit()
+
+
+def _noise(options: ChatOptions) -> int:
+    """What both sides of a comparison draw from: the seed that is set, else a number of its own."""
+    return secrets.randbits(32) if options.seed is None else options.seed
+
+
+def _submit(
+    engine: Engine, requests: list[GenerationRequest], pens: list[Pen]
+) -> list[tuple[PreparedRequest, RequestHandle]]:
+    """Prepare all, then queue all, so that they are read and written side by side; or none. For a background thread."""
+    prepared = [engine.generation.prepare(request) for request in requests]
+    handles: list[RequestHandle] = []
+    try:
+        for one, pen in zip(prepared, pens, strict=True):
+            handles.append(engine.generation.submit(one, pen.inbox.put))
+    except MillmError:
+        for handle in handles:
+            handle.cancel()
+        raise
+    return list(zip(prepared, handles, strict=True))

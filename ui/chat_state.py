@@ -8,6 +8,13 @@ from typing import Any
 from engine.errors import InvalidParameter
 from engine.generation.request import MAX_SEED, ChatInput, GenerationRequest, Message, Sampling
 from engine.library.records import StoredMessage
+from engine.steering.dial import DialWord
+from engine.steering.request import FOLLOW_LIVE, SteeringRequest
+
+PLAIN = "plain"
+"""Where a stored message keeps the plain answer beside it."""
+UNSTEERED = SteeringRequest(dial=DialWord.OFF)
+"""Nothing is added, whatever steers live."""
 
 
 @dataclass(frozen=True)
@@ -59,31 +66,82 @@ def parse_seed(text: str) -> int | None:
     return int(words)
 
 
-@dataclass
+@dataclass(eq=False)
 class ChatMessage:
-    """One message on screen. ``role`` is user or assistant; ``details`` is what was known when it was written."""
+    """One message on screen. ``role`` is user or assistant; ``details`` is what was known when it was written.
+
+    ``plain`` is the unsteered answer written beside this one, where the two were compared.
+    """
 
     role: str
     content: str = ""
     details: dict[str, object] = field(default_factory=dict)
+    plain: ChatMessage | None = None
+
+    @property
+    def sides(self) -> tuple[ChatMessage, ...]:
+        """The answers that were asked for: this one and, of a comparison, the plain one."""
+        return (self,) if self.plain is None else (self, self.plain)
+
+    @property
+    def ended_early(self) -> bool:
+        """Whether there is an answer that can be continued: it was cut by a person, the length limit or an error."""
+        return bool(self.content.strip()) and self.details.get("finish_reason") in ("length", "stopped", "error")
+
+    def copied(self) -> ChatMessage:
+        """A copy that stays as it is when this one goes on."""
+        plain = None if self.plain is None else self.plain.copied()
+        return ChatMessage(self.role, self.content, dict(self.details), plain)
 
     def stored(self) -> StoredMessage:
         """As the library keeps it."""
-        return StoredMessage(self.role, self.content, dict(self.details))
+        details = dict(self.details)
+        if self.plain is not None:
+            details[PLAIN] = {"content": self.plain.content, "details": dict(self.plain.details)}
+        return StoredMessage(self.role, self.content, details)
 
     @classmethod
     def from_stored(cls, stored: StoredMessage) -> ChatMessage:
         """As the library gave it."""
-        return cls(stored.role, stored.content, dict(stored.details))
+        details = dict(stored.details)
+        beside = details.pop(PLAIN, None)
+        plain = None
+        if isinstance(beside, dict):
+            given = beside.get("details")
+            plain = cls("assistant", str(beside.get("content", "")), dict(given) if isinstance(given, dict) else {})
+        return cls(stored.role, stored.content, details, plain)
 
 
-def build_request(model: str, messages: list[ChatMessage], options: ChatOptions) -> GenerationRequest:
-    """The engine's request for the next answer to ``messages``. Raises InvalidParameter."""
-    turns = [Message(message.role, message.content) for message in messages]
+def build_request(
+    model: str,
+    messages: list[ChatMessage],
+    options: ChatOptions,
+    *,
+    plain: bool = False,
+    noise_seed: int | None = None,
+) -> GenerationRequest:
+    """The engine's request for the next answer to ``messages``. Raises InvalidParameter.
+
+    Args:
+        plain: With nothing added, and with the plain answers of earlier comparisons as its past; else the request
+            follows the live steering and the answers written under it.
+        noise_seed: What both sides of a comparison draw from; it takes the place of the seed, which would have each
+            written alone.
+    """
+    turns = [
+        Message(message.role, message.plain.content if plain and message.plain is not None else message.content)
+        for message in messages
+    ]
     if options.system_prompt.strip():
         turns.insert(0, Message("system", options.system_prompt))
+    sampling = options.sampling()
     return GenerationRequest(
-        model=model, input=ChatInput(tuple(turns)), sampling=options.sampling(), max_tokens=options.max_tokens
+        model=model,
+        input=ChatInput(tuple(turns)),
+        sampling=sampling if noise_seed is None else replace(sampling, seed=None),
+        max_tokens=options.max_tokens,
+        steering=UNSTEERED if plain else FOLLOW_LIVE,
+        noise_seed=noise_seed,
     )
 
 

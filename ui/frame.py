@@ -22,6 +22,7 @@ from ui.services import AppServices
 
 HOME = "home"
 CHAT = "chat"
+RECORDS = "records"
 STEERING = "steering"
 PROFILES = "profiles"
 CLUSTERS = "clusters"
@@ -50,6 +51,7 @@ class Frame:
         go: Shows another page.
         say: Shows a message in the bar (``lasting=True``: until something else is said).
         say_error: Shows an error in the bar.
+        show_around: Begins the tour.
     """
 
     services: AppServices
@@ -58,6 +60,7 @@ class Frame:
     go: Go
     say: Callable[..., None]
     say_error: Callable[[BaseException], None]
+    show_around: Callable[[], None]
 
     @property
     def engine(self) -> Engine:
@@ -86,11 +89,40 @@ GROUPS: tuple[tuple[str, tuple[PageSpec, ...]], ...] = (
         (
             PageSpec(HOME, "Home", "home", "ui.pages.home:HomePage"),
             PageSpec(CHAT, "Chat", "chat", "ui.pages.chat:ChatPage"),
+            PageSpec(RECORDS, "Records", "book", "ui.pages.records:RecordsPage"),
         ),
     ),
     (
         "Steer",
-        (PageSpec(STEERING, "Steering", "dials", "ui.pages.steering:SteeringPage"),),
+        (
+            PageSpec(STEERING, "Steering", "dials", "ui.pages.steering:SteeringPage"),
+            PageSpec(PROFILES, "Profiles", "profile", "ui.pages.profiles:ProfilesPage"),
+            PageSpec(CLUSTERS, "Clusters", "cluster", "ui.pages.clusters:ClustersPage"),
+            PageSpec(CIRCUITS, "Circuits", "circuit", "ui.pages.circuits:CircuitsPage"),
+            PageSpec(SWEEP, "Sweep", "sweep", "ui.pages.sweep:SweepPage"),
+        ),
+    ),
+    (
+        "Look",
+        (
+            PageSpec(FEATURES, "Features", "features", "ui.pages.features:FeaturesPage"),
+            PageSpec(MONITOR, "Monitor", "pulse", "ui.pages.monitor:MonitorPage"),
+        ),
+    ),
+    (
+        "Shelf",
+        (
+            PageSpec(MODELS, "Models", "chip", "ui.pages.models:ModelsPage"),
+            PageSpec(SAES, "SAEs", "layers", "ui.pages.saes:SaesPage"),
+        ),
+    ),
+    (
+        "Serve",
+        (PageSpec(SERVER, "Server", "server", "ui.pages.server:ServerPage"),),
+    ),
+    (
+        "Program",
+        (PageSpec(SETTINGS, "Settings", "gear", "ui.pages.settings:SettingsPage"),),
     ),
 )
 """The navigation: groups of pages, in order."""

@@ -40,7 +40,7 @@ class HandSteering(QObject):
         super().__init__(parent)
         self._engine = engine
         self._bridge = bridge
-        self._waiting: dict[object, tuple[Place | None, Callable[[], None]]] = {}
+        self._waiting: dict[object, tuple[Place | None, Callable[[], object]]] = {}
         self._running: object | None = None
         # Touched by the change that runs, one at a time, so it needs no lock.
         self._steps: list[_Step] = []
@@ -87,22 +87,24 @@ class HandSteering(QObject):
             else:
                 wanted = [place for place in places if desk.state.entry(place).enabled]
                 self._paused = tuple(wanted)
-            for sae_id, layer in wanted:
-                saes.enable_steering(on, sae_id=sae_id, layer=layer)
+            with desk.changes():
+                for sae_id, layer in wanted:
+                    saes.enable_steering(on, sae_id=sae_id, layer=layer)
 
         self._put(object(), None, change)
 
     def undo(self) -> None:
         """Take the last change made here back."""
+        steering, desk = self._engine.saes.steering, self._engine.desk
 
         def change() -> None:
-            desk = self._engine.desk
-            state = desk.state
             step = self._steps.pop() if self._steps else None
-            if step is not None and step.frame == _frame(state):
-                desk.restore(replace(state, entries={**state.entries, **step.before}))
+            with desk.changes() as draft:
+                state = draft.state
+                if step is not None and step.frame == _frame(state):
+                    desk.restore(replace(state, entries={**state.entries, **step.before}))
 
-        self._enqueue(object(), None, change)
+        self._enqueue(object(), None, lambda: steering.alone(change))
 
     @property
     def can_undo(self) -> bool:
@@ -123,13 +125,12 @@ class HandSteering(QObject):
     def _put(
         self, key: object, place: Place | None, change: Callable[[], object], *, gesture: object | None = None
     ) -> None:
-        desk = self._engine.desk
+        steering = self._engine.saes.steering
 
         def run() -> None:
-            state = desk.state
+            state, after = steering.alone(change)
             frame = _frame(state)
-            change()
-            before = _changed(state, desk.state, [place] if place is not None else state.entries)
+            before = _changed(state, after, [place] if place is not None else state.entries)
             merged = gesture is not None and bool(self._steps) and self._steps[-1].gesture is gesture
             if before and not merged:
                 self._steps.append(_Step(gesture, frame, before))
@@ -137,7 +138,7 @@ class HandSteering(QObject):
 
         self._enqueue(key, place, run)
 
-    def _enqueue(self, key: object, place: Place | None, run: Callable[[], None]) -> None:
+    def _enqueue(self, key: object, place: Place | None, run: Callable[[], object]) -> None:
         # Taken out first: a later value goes behind what was asked for in between.
         self._waiting.pop(key, None)
         self._waiting[key] = (place, run)

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
-from PySide6.QtCore import QByteArray, Qt, Signal, Slot
-from PySide6.QtGui import QCloseEvent, QGuiApplication, QKeySequence, QResizeEvent, QShortcut
+from PySide6.QtCore import QByteArray, Qt, QUrl, Signal, Slot
+from PySide6.QtGui import QCloseEvent, QDesktopServices, QGuiApplication, QKeySequence, QResizeEvent, QShortcut
 from PySide6.QtWidgets import QHBoxLayout, QMainWindow, QStackedWidget, QWidget
 
 from engine.errors import LoadCancelled
@@ -32,20 +34,26 @@ from engine.events import (
 )
 from ui import icons, theme
 from ui.bridge import Bridge
-from ui.frame import CHAT, GROUPS, HOME, STEERING, Frame, PageSpec
+from ui.frame import CHAT, CIRCUITS, CLUSTERS, GROUPS, HOME, RECORDS, STEERING, Frame, PageSpec
 from ui.hand_steering import HandSteering
 from ui.pages.chat import ChatPage
 from ui.pages.home import HomePage
+from ui.pages.records import RecordsPage
 from ui.pages.steering import SteeringPage
 from ui.services import AppServices
+from ui.tour import Tour
 from ui.widgets.basics import Surface, column
+from ui.widgets.coach import CoachPanel
 from ui.widgets.navigation import Navigation
+from ui.widgets.passing_word import PassingWord
 from ui.widgets.top_bar import TopBar
 from ui.words import describe_error
 
 PROGRAM = "miLLM Desktop"
 GEOMETRY_KEY = "window_geometry"
 DEFAULT_SIZE = (1280, 800)
+TITLE_BAR = 36
+"""About what the desktop's own frame takes of a screen's height."""
 SLIM_BELOW = 1020
 """Below this window width the navigation shows icons alone."""
 
@@ -76,13 +84,16 @@ class MainWindow(QMainWindow):
         self._engine = services.engine
         self._bridge = bridge
         self._closing = False
+        self._leaving = False
+        self.stays_in_tray: Callable[[], bool] = lambda: False
+        """Whether closing the window only hides it, since a tray icon brings it back."""
         self.setWindowTitle(PROGRAM)
         self.setMinimumSize(640, 440)
         foot = "\n".join(f"{name} {version}" for name, version in services.versions.items())
         self.navigation = Navigation("miLLM", foot)
         self.bar = TopBar()
         self.hand = HandSteering(services.engine, bridge, self)
-        self.frame = Frame(services, bridge, self.hand, self.go, self.say, self.say_error)
+        self.frame = Frame(services, bridge, self.hand, self.go, self.say, self.say_error, self.show_around)
         self.stack = QStackedWidget()
         self._specs: dict[str, PageSpec] = {}
         self._pages: dict[str, QWidget] = {}
@@ -93,6 +104,8 @@ class MainWindow(QMainWindow):
                 self._specs[spec.key] = spec
                 self.navigation.add_page(spec.key, spec.title, spec.icon)
         self._build()
+        self.bar.passing = PassingWord(self._body)
+        self.tour = Tour(self, CoachPanel(self._body))
         self._add_shortcuts()
         self.navigation.wanted.connect(self.show_page)
         self.bar.steering_wanted.connect(self.hand.switch_all)
@@ -118,6 +131,7 @@ class MainWindow(QMainWindow):
         self._open = key
         self.stack.setCurrentWidget(page)
         self.navigation.mark(key)
+        self.navigation.follow(key)
         arrive = getattr(page, "arrive", None)
         if arrive is not None:
             arrive(**what)
@@ -151,6 +165,13 @@ class MainWindow(QMainWindow):
         return page
 
     @property
+    def records(self) -> RecordsPage:
+        """Saved comparisons."""
+        page = self.page(RECORDS)
+        assert isinstance(page, RecordsPage)
+        return page
+
+    @property
     def steering(self) -> SteeringPage:
         """The dials of single features."""
         page = self.page(STEERING)
@@ -172,6 +193,31 @@ class MainWindow(QMainWindow):
         self.show()
         self.raise_()
         self.activateWindow()
+
+    def open_documents(self, files: Sequence[Path]) -> None:
+        """Import documents a person opened with the program, each on the page of its kind (told by its ending)."""
+        circuits = [file for file in files if file.name.lower().endswith(".circuit.json")]
+        others = [file for file in files if file not in circuits]
+        if others:
+            self.go(CLUSTERS, files=others)
+        if circuits:
+            self.go(CIRCUITS, files=circuits)
+
+    def show_around(self) -> None:
+        """Begin the tour."""
+        self.tour.begin()
+
+    def offer_report(self, report: Path) -> None:
+        """Say that the program failed and offer what it wrote down."""
+        self.bar.say(
+            "The program failed the last time it ran. What happened was written down.",
+            lasting=True,
+            action=("Open the report", lambda: self._open_report(report)),
+        )
+
+    def _open_report(self, report: Path) -> None:
+        if not QDesktopServices.openUrl(QUrl.fromLocalFile(str(report))):
+            self.say(f"This desktop could not open it. The report is in {report}.", lasting=True)
 
     def refresh_bar(self) -> None:
         """Read the model's, the steering's and the server's state anew."""
@@ -209,8 +255,17 @@ class MainWindow(QMainWindow):
 
     # --- closing and geometry ---------------------------------------------------------------------------------------
 
+    def leave(self) -> None:
+        """Close the window and end the program, whatever closing does otherwise."""
+        self._leaving = True
+        self.close()
+
     def closeEvent(self, event: QCloseEvent) -> None:
         """Keep the window's place, end what this window began, then let the program's quitter do the rest. Once."""
+        if not self._closing and not self._leaving and self.stays_in_tray():
+            event.ignore()
+            self.hide()
+            return
         event.accept()
         if self._closing:
             return
@@ -239,7 +294,7 @@ class MainWindow(QMainWindow):
             packed = b""
         if not packed or not self.restoreGeometry(QByteArray(packed)):
             room = QGuiApplication.primaryScreen().availableGeometry().size()
-            self.resize(min(DEFAULT_SIZE[0], room.width()), min(DEFAULT_SIZE[1], room.height()))
+            self.resize(min(DEFAULT_SIZE[0], room.width()), min(DEFAULT_SIZE[1], room.height() - TITLE_BAR))
 
     # --- layout and keys --------------------------------------------------------------------------------------------
 
@@ -247,15 +302,17 @@ class MainWindow(QMainWindow):
         right = QWidget()
         inside = column(spacing=0)
         inside.addWidget(self.bar)
+        inside.addWidget(self.bar.toast)
         inside.addWidget(self.stack, 1)
         right.setLayout(inside)
-        body = Surface("page")
+        self._body = body = Surface("page")
         layout = QHBoxLayout(body)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(0)
         layout.addWidget(self.navigation)
         layout.addWidget(right, 1)
         self.setCentralWidget(body)
+        self._body = body
 
     def _add_shortcuts(self) -> None:
         for number, key in enumerate(list(self._specs)[:9], start=1):
@@ -265,7 +322,8 @@ class MainWindow(QMainWindow):
         for keys, action in (
             ("Ctrl+N", self._new_chat),
             ("Ctrl+L", self._focus_input),
-            ("Ctrl+Q", self.close),
+            ("Ctrl+D", self._toggle_compare),
+            ("Ctrl+Q", self.leave),
             ("Esc", self._escape),
         ):
             shortcut = QShortcut(QKeySequence(keys), self)
@@ -278,6 +336,10 @@ class MainWindow(QMainWindow):
 
     def _focus_input(self) -> None:
         self.show_page(CHAT)
+
+    def _toggle_compare(self) -> None:
+        self.show_page(CHAT)
+        self.chat.set_comparing(not self.chat.comparing)
 
     def _escape(self) -> None:
         if self.chat.busy:

@@ -1,9 +1,11 @@
-"""Ready-made snippets for other programs, filled with the real address and model. Pure text."""
+"""Ready-made snippets for other programs, filled with the real address, model and key. Pure text."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from urllib.parse import urlsplit
+
+NO_KEY = "not-needed"
 
 
 @dataclass(frozen=True)
@@ -15,12 +17,18 @@ class Snippet:
     text: str
 
 
-def snippets(address: str, model: str) -> list[Snippet]:
-    """For the openai SDK, curl and Open WebUI. ``address`` is the base URL that ends in ``/v1``."""
+def snippets(address: str, model: str, key: str | None = None) -> list[Snippet]:
+    """For the openai SDK, curl, Open WebUI and LangChain.
+
+    Args:
+        address: The base URL that ends in ``/v1``.
+        key: The API key the server asks for, None where it asks for none.
+    """
+    shown = key or NO_KEY
     python = f'''from openai import OpenAI
 
 client = OpenAI(
-    base_url="{address}", api_key="not-needed"
+    base_url="{address}", api_key="{shown}"
 )
 answer = client.chat.completions.create(
     model="{model}",
@@ -31,9 +39,18 @@ print(answer.choices[0].message.content)'''
     "model": "{model}",
     "messages": [{{"role": "user", "content": "Hello!"}}]
   }}'''
+    bearer = f'  -H "Authorization: Bearer {key}" \\\n' if key else ""
     curl = f"""curl {address}/chat/completions \\
   -H "Content-Type: application/json" \\
-  -d '{body}'"""
+{bearer}  -d '{body}'"""
+    langchain = f'''from langchain_openai import ChatOpenAI
+
+llm = ChatOpenAI(
+    base_url="{address}",
+    api_key="{shown}",
+    model="{model}",
+)
+print(llm.invoke("Hello!").content)'''
     return [
         Snippet("Python", "Anything that speaks OpenAI's API will do; this is the openai package.", python),
         Snippet("curl", "From a terminal, to see that it answers.", curl),
@@ -41,8 +58,9 @@ print(answer.choices[0].message.content)'''
             "Open WebUI",
             "In Open WebUI: Settings → Connections → OpenAI API, then paste these two. "
             "Where Open WebUI runs in Docker, use the second address.",
-            f"Address   {address}\nIn Docker {_for_docker(address)}\nKey       not-needed",
+            f"Address   {address}\nIn Docker {_for_docker(address)}\nKey       {shown}",
         ),
+        Snippet("LangChain", "The package langchain-openai takes any base URL.", langchain),
     ]
 
 

@@ -4,32 +4,29 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
 
+from engine.actions.experiments.words import NO_CLAIM as NO_CLAIM
+from engine.actions.experiments.words import features as features
+from engine.actions.experiments.words import report_words as report_words
+from engine.actions.experiments.words import strength as strength
 from engine.documents.evidence import rung_language
 from engine.errors import InvalidParameter
 from engine.library.records import SaeRecord
 from engine.steering.desk import Snapshot
+from engine.steering.dial import shortest_decimal
 from engine.steering.live import Place
 from engine.steering.report import ManualItem, ProfileItem
-from ui.words import count
 
 DEFAULT_STRENGTH = 1.0
 """Of a feature that is added without one."""
 
 NOTHING = "nothing"
-NO_CLAIM = "no evidence can be claimed"
-_ONE = re.compile(r"#?(\d{1,18})(?:[:=]([-+]?(?:\d{1,9}(?:\.\d{0,9})?|\.\d{1,9})))?")
+_ONE = re.compile(r"#?(\d{1,18})(?:[:=]([-+]?(?:\d{1,9}(?:\.\d{0,20})?|\.\d{1,20})))?")
 
 
-def features(number: int) -> str:
-    """How many features: 1 feature, 12 features."""
-    return f"{count(number)} feature{'' if number == 1 else 's'}"
-
-
-def strength(value: float) -> str:
-    """A strength or λ without needless digits, with a real minus sign."""
-    return f"{value:.4g}".replace("-", "−")
+def signed(value: float) -> str:
+    """A strength with its sign: +25.8, −6, 0."""
+    return f"+{strength(value)}" if value > 0 else strength(value)
 
 
 def place_words(place: Place) -> str:
@@ -91,41 +88,6 @@ def live_evidence(now: Snapshot) -> str:
     return NO_CLAIM if now.plan.rung is None else rung_language(now.plan.rung)
 
 
-def report_words(details: Mapping[str, Any]) -> str:
-    """An answer's steering report, as kept with a message, in words; empty where none was kept."""
-    report = details.get("steering")
-    if not isinstance(report, dict):
-        return ""
-    found: list[str] = []
-    by_hand = 0
-    for item in report.get("items", []):
-        match item.get("kind"):
-            case "manual":
-                by_hand += int(item.get("features", 0))
-            case "inline":
-                found.append(f"with values of the request: {features(int(item.get('features', 0)))}")
-            case "profile":
-                found.append(f"by {item.get('name')} at λ {_lambda(item)}: {features(int(item.get('features', 0)))}")
-            case "circuit":
-                name = item.get("name", item.get("id"))
-                rung = details.get("rung")
-                evidence = rung_language(rung) if isinstance(rung, int) and 0 <= rung <= 3 else NO_CLAIM
-                found.append(f"by the circuit {name} at λ {_lambda(item)} ({evidence})")
-            case "unknown":
-                return "whether it was steered could not be read"
-    if by_hand:
-        found.append(f"by hand: {features(by_hand)}")
-    words = f"steered {', '.join(found)}" if found else "not steered"
-    return f"{words}; this changed while it was written" if report.get("changed") else words
-
-
-def _lambda(item: Mapping[str, Any]) -> str:
-    try:
-        return strength(float(item.get("intensity", 1.0)))
-    except (TypeError, ValueError):
-        return str(item.get("intensity"))
-
-
 def parse_features(text: str) -> dict[int, float]:
     """``1234``, ``1234:2.5`` or ``1234=2.5``, separated by commas, spaces or lines, as index → strength.
 
@@ -150,6 +112,11 @@ def parse_features(text: str) -> dict[int, float]:
             )
         found[index] = DEFAULT_STRENGTH if match[2] is None else float(match[2])
     return found
+
+
+def feature_lines(steering: Mapping[int, float]) -> str:
+    """Features as :func:`parse_features` reads them, one to a line, exactly."""
+    return "\n".join(f"{index}:{shortest_decimal(value)}" for index, value in sorted(steering.items()))
 
 
 def sae_facts(record: SaeRecord) -> str:
@@ -191,3 +158,8 @@ def _figures(l0: float | None, explained: float | None) -> str:
 def scale_words(value: float, row_norm: float, typical: float) -> str:
     """How long the added vector is beside the stream's own: 0.4 × typical norm."""
     return f"{abs(value) * row_norm / typical:.2g} × typical norm"
+
+
+def reach_words(value: float, greatest: float) -> str:
+    """How much a strength is beside the strongest activation that was seen: 0.7 × max activation."""
+    return f"{abs(value) / greatest:.2g} × max activation"

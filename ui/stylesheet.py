@@ -12,6 +12,10 @@ def build_stylesheet(c: Colours, px: Mapping[str, int], radius: int, mono: str) 
     return f"""
 QWidget#rail {{ background: {c.rail}; border: none; border-right: 1px solid {c.line}; }}
 QFrame#upright {{ background: {c.line}; border: none; }}
+QLabel#veil {{
+    background: {c.accent_soft}; color: {c.on_accent_soft}; border: 2px dashed {c.accent};
+    border-radius: {radius}px; font-size: {px["title"]}px;
+}}
 QWidget#topBar {{ background: {c.card}; border: none; border-bottom: 1px solid {c.line}; }}
 QWidget#page, QScrollArea#page, QWidget#pageBody {{ background: {c.ground}; border: none; }}
 QWidget#sidePanel {{ background: {c.card}; border: none; border-left: 1px solid {c.line}; }}
@@ -27,7 +31,9 @@ QFrame#rule {{ background: {c.line}; border: none; max-height: 1px; min-height: 
 QFrame#bubble {{ background: {c.raised}; border: none; border-radius: {radius + 4}px; }}
 QFrame#composer {{ background: {c.card}; border: 1px solid {c.line_strong}; border-radius: {radius + 4}px; }}
 QFrame#composer[focused="true"] {{ border: 1px solid {c.accent}; }}
-QFrame#toast {{ background: {c.card}; border: 1px solid {c.line_strong}; border-radius: {radius - 3}px; }}
+QFrame#coach {{ background: {c.card}; border: 1px solid {c.accent}; border-radius: {radius}px; }}
+QFrame#toast {{ background: {c.raised}; border: none; border-bottom: 1px solid {c.line}; }}
+QFrame#passing {{ background: {c.raised}; border: 1px solid {c.line_strong}; border-radius: {radius - 3}px; }}
 QFrame#notice {{ border: none; border-radius: {radius - 3}px; background: {c.raised}; }}
 QFrame#notice[tone="bad"] {{ background: {c.bad_soft}; }}
 QFrame#notice[tone="warn"] {{ background: {c.warn_soft}; }}
@@ -41,6 +47,7 @@ QLabel[look="strong"] {{ font-weight: 600; }}
 QLabel[look="muted"] {{ color: {c.muted}; }}
 QLabel[look="small"] {{ color: {c.muted}; font-size: {px["small"]}px; }}
 QLabel[look="caption"] {{ color: {c.muted}; font-size: {px["caption"]}px; }}
+QLabel[look="warn"] {{ color: {c.warn}; font-size: {px["small"]}px; }}
 QLabel[look="bad"] {{ color: {c.bad}; font-size: {px["small"]}px; }}
 QLabel[look="group"] {{ color: {c.muted}; font-size: {px["caption"]}px; font-weight: 600; }}
 QLabel[look="mono"] {{ font-family: "{mono}"; font-size: {px["small"]}px; }}
@@ -51,6 +58,7 @@ QLabel[look="pill"][tone="warn"] {{ color: {c.warn}; background: {c.warn_soft}; 
 QLabel[look="pill"][tone="info"] {{ color: {c.on_accent_soft}; background: {c.accent_soft}; }}
 QLabel[look="pill"][tone="quiet"] {{ color: {c.muted}; background: {c.raised}; }}
 QLabel[look="step"] {{ color: {c.on_accent_soft}; background: {c.accent_soft}; font-weight: 600; border-radius: 13px; }}
+QLabel[look="step"][tone="done"] {{ color: {c.good}; background: {c.good_soft}; }}
 
 QPushButton {{
     background: {c.card}; color: {c.text}; border: 1px solid {c.line_strong}; border-radius: {radius - 3}px;
@@ -69,8 +77,13 @@ QPushButton[look="primary"]:disabled {{ background: {c.raised}; color: {c.disabl
 QPushButton[look="quiet"] {{ background: transparent; border: 1px solid transparent; }}
 QPushButton[look="quiet"]:hover {{ background: {c.raised}; }}
 QPushButton[look="quiet"]:focus {{ border: 1px solid {c.accent}; }}
+QPushButton[look="toggle"] {{ background: transparent; padding: 4px 12px; }}
+QPushButton[look="toggle"]:hover {{ background: {c.raised}; }}
+QPushButton[look="toggle"]:checked {{
+    background: {c.accent_soft}; color: {c.on_accent_soft}; border: 1px solid {c.accent};
+}}
 QPushButton[look="nav"] {{
-    background: transparent; border: 1px solid transparent; text-align: left; padding: 8px 10px; color: {c.text};
+    background: transparent; border: 1px solid transparent; text-align: left; padding: 7px 10px; color: {c.text};
 }}
 QPushButton[look="nav"][slim="true"] {{ text-align: center; padding: 8px 0; }}
 QPushButton[look="nav"]:hover {{ background: {c.raised}; }}
@@ -109,15 +122,49 @@ QSpinBox::up-button, QSpinBox::down-button, QDoubleSpinBox::up-button, QDoubleSp
 QLineEdit#qt_spinbox_lineedit {{ background: transparent; border: none; padding: 0 6px; }}
 QLineEdit:focus, QSpinBox:focus, QDoubleSpinBox:focus, QPlainTextEdit#field:focus {{ border: 1px solid {c.accent}; }}
 QLineEdit:disabled, QSpinBox:disabled, QDoubleSpinBox:disabled {{ color: {c.disabled}; border-color: {c.line}; }}
+QComboBox {{
+    background: {c.card}; color: {c.text}; border: 1px solid {c.line_strong}; border-radius: {radius - 3}px;
+    padding: 5px 8px; min-height: 18px; combobox-popup: 0;
+}}
+QComboBox:hover {{ background: {c.raised}; }}
+QComboBox:focus {{ border: 1px solid {c.accent}; }}
+QComboBox:disabled {{ color: {c.disabled}; border-color: {c.line}; }}
+QComboBox::drop-down {{ border: none; width: 24px; }}
+QComboBox::down-arrow {{
+    image: none; width: 0; height: 0; margin-right: 8px;
+    border-left: 4px solid {c.card}; border-right: 4px solid {c.card}; border-top: 5px solid {c.muted};
+}}
+QComboBox QAbstractItemView {{
+    background: {c.card}; color: {c.text}; border: 1px solid {c.line_strong}; outline: none; padding: 4px;
+    selection-background-color: {c.accent_soft}; selection-color: {c.on_accent_soft};
+}}
+QCheckBox {{ spacing: 8px; }}
+QCheckBox::indicator {{
+    width: 14px; height: 14px; border: 1px solid {c.muted}; border-radius: 4px; background: {c.card};
+}}
+QCheckBox::indicator:hover, QCheckBox::indicator:focus {{ border: 1px solid {c.accent}; }}
+QCheckBox::indicator:checked {{ background: {c.accent}; border: 4px solid {c.accent_soft}; }}
+QCheckBox::indicator:disabled {{ border: 1px solid {c.line}; }}
 QLineEdit[state="bad"] {{ border: 1px solid {c.bad}; }}
 QPlainTextEdit#bare, QTextBrowser#bare {{
     background: transparent; border: none; padding: 0; placeholder-text-color: {c.muted};
 }}
+QTextBrowser#bare[look="caption"] {{ color: {c.muted}; font-size: {px["caption"]}px; }}
 QPlainTextEdit#code, QTextBrowser#code {{ background: transparent; border: none; color: {c.on_code}; }}
 
 QListWidget {{ background: transparent; border: none; outline: none; }}
 QTableView {{ background: transparent; border: none; outline: none; }}
 QTableView::item {{ padding: 0 8px; }}
+QTableView#sweep {{ gridline-color: {c.line}; }}
+QTableCornerButton::section {{ background: transparent; border: none; }}
+QTreeWidget {{ background: transparent; border: none; outline: none; }}
+QTreeWidget::item {{ padding: 3px 0; }}
+QTreeWidget::item:selected {{ background: {c.accent_soft}; color: {c.on_accent_soft}; }}
+QTreeView::indicator {{
+    width: 14px; height: 14px; border: 1px solid {c.muted}; border-radius: 4px; background: {c.card};
+}}
+QTreeView::indicator:checked {{ background: {c.accent}; border: 4px solid {c.accent_soft}; }}
+QTreeView::indicator:indeterminate {{ background: {c.accent_soft}; border: 1px solid {c.accent}; }}
 QTableView::item:selected {{ background: {c.accent_soft}; color: {c.on_accent_soft}; }}
 QHeaderView {{ background: transparent; border: none; }}
 QHeaderView::section {{

@@ -28,8 +28,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if here in item.path.parents:
             item.add_marker(pytest.mark.qt_log_level_fail("WARNING"))
-            # The offscreen platform says this of every top-level widget of fixed height; it is about itself.
-            item.add_marker(pytest.mark.qt_log_ignore("does not support propagateSizeHints"))
+            # The offscreen platform says these of windows of fixed height, raising, menus and tray icons; about itself.
+            item.add_marker(
+                pytest.mark.qt_log_ignore(
+                    "does not support propagateSizeHints",
+                    "does not support raise",
+                    "grabbing the keyboard",
+                    "systemTrayWindowChanged",
+                )
+            )
 
 
 @pytest.fixture(autouse=True)

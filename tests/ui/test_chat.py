@@ -13,6 +13,7 @@ from tests.ui.look import answer, chat_of, send, text_of, until
 from tests.ui.stage import Stage
 from ui.frame import CHAT
 from ui.pages.chat import ChatPage
+from ui.widgets.message_view import UserMessage
 from ui.widgets.prompt_inspector import PromptInspector
 
 
@@ -174,6 +175,81 @@ def test_a_model_that_goes_away_while_one_waits_is_an_error_in_words(qtbot: QtBo
     assert chat.composer.draft() == "hello"
     assert chat.session.messages == []
     until(qtbot, lambda: not chat.composer.gate.isHidden())
+
+
+# --- continue and edit ------------------------------------------------------------------------------------------------
+
+
+def test_an_answer_that_was_cut_goes_on_where_it_ended(qtbot: QtBot, stage: Stage) -> None:
+    chat = chat_of(stage, qtbot, tokens=12)
+    send(chat, qtbot, "one")
+    until(qtbot, lambda: not chat.busy)
+    whole = chat.session.messages[1].content
+    chat.new_chat()
+    chat.settings.length.setValue(5)
+    send(chat, qtbot, "one")
+    until(qtbot, lambda: not chat.busy)
+    short = chat.session.messages[1].content
+    assert whole.startswith(short) and short != whole
+    button = answer(chat, 1).go_on_button
+    assert not button.isHidden()
+    button.click()
+    until(qtbot, lambda: not chat.busy)
+    longer = chat.session.messages[1]
+    assert longer.content.startswith(short) and len(longer.content) > len(short)
+    assert longer.details["completion_tokens"] == 10
+    assert len(chat.session.messages) == 2
+
+
+def test_a_continuation_that_is_refused_leaves_the_answer_as_it_was(qtbot: QtBot, stage: Stage) -> None:
+    chat = chat_of(stage, qtbot, tokens=5)
+    send(chat, qtbot, "one")
+    until(qtbot, lambda: not chat.busy)
+    before = chat.session.messages[1].copied()
+    chat.settings.length.setValue(4000)
+    answer(chat, 1).go_on_button.click()
+    until(qtbot, lambda: "2048" in chat.composer.notice.words())
+    after = chat.session.messages[1]
+    assert (after.content, after.details) == (before.content, before.details)
+    assert not answer(chat, 1).go_on_button.isHidden()
+
+
+def test_a_message_is_edited_in_its_place_and_the_edit_can_be_undone(qtbot: QtBot, stage: Stage) -> None:
+    chat = chat_of(stage, qtbot, tokens=5)
+    for text in ("one", "two"):
+        send(chat, qtbot, text)
+        until(qtbot, lambda: not chat.busy)
+    before = [message.content for message in chat.session.messages]
+    question = chat.messages.view(0)
+    assert isinstance(question, UserMessage)
+    question.edit_button.click()
+    assert question.editor is not None
+    qtbot.keyClick(question.editor.field, Qt.Key.Key_Escape)
+    assert question.editor is None and not question.copy.isHidden()
+    question.edit_button.click()
+    editor = question.editor
+    assert editor is not None
+    editor.field.setPlainText("the sea")
+    qtbot.keyClick(editor.field, Qt.Key.Key_Return)
+    until(qtbot, lambda: not chat.busy)
+    assert [message.role for message in chat.session.messages] == ["user", "assistant"]
+    assert chat.session.messages[0].content == "the sea"
+    assert chat.composer.notice.words() == "2 later messages were taken away by the edit."
+    chat._undo_edit()
+    assert [message.content for message in chat.session.messages] == before
+    until(qtbot, lambda: chat.session.settled)
+    kept = stage.engine.library.conversations.get(chat.session.conversation_id or 0)
+    assert kept is not None and [message.content for message in kept.messages] == before
+
+
+def test_an_edit_that_is_refused_changes_nothing(qtbot: QtBot, stage: Stage) -> None:
+    chat = chat_of(stage, qtbot, tokens=5)
+    send(chat, qtbot, "one")
+    until(qtbot, lambda: not chat.busy)
+    before = [message.content for message in chat.session.messages]
+    chat._edit(0, "never looks back " * 2000)
+    until(qtbot, lambda: "2048" in chat.composer.notice.words())
+    assert [message.content for message in chat.session.messages] == before
 
 
 # --- the exact prompt -------------------------------------------------------------------------------------------------

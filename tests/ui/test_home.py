@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from PySide6.QtGui import QGuiApplication
+from PySide6.QtCore import Qt, QUrl
+from PySide6.QtGui import QGuiApplication, QImage, QTextDocument
 from PySide6.QtWidgets import QFileDialog
 from pytestqt.qtbot import QtBot
 
@@ -18,8 +19,11 @@ from engine.errors import DownloadFailed
 from engine.events import Event, ModelLoadProgress, ModelsChanged
 from engine.library.records import EngineKind, ModelSource, NewModel
 from tests.conftest import EngineMaker
+from tests.engine.actions.steering.stage import cluster, member, raw
+from tests.made_saes import make_sae
 from tests.ui.conftest import StageMaker
-from tests.ui.look import until
+from tests.ui.look import chat_of, send, until
+from ui.frame import CHAT
 from ui.services import Progress
 
 
@@ -56,8 +60,9 @@ def test_a_model_is_loaded_and_unloaded_with_its_buttons(
     assert facts["Runs on"] == "CPU"
     assert facts["Numbers"] == "32-bit float"
     assert facts["Shape"] == "4 layers × 32"
-    assert bar.model.value.full_text() == "tiny-llama"
-    assert bar.message.full_text() == "tiny-llama is loaded."
+    # The card may know from the load's own future, a moment before the event reaches the bar.
+    until(qtbot, lambda: bar.model.value.full_text() == "tiny-llama")
+    until(qtbot, lambda: bar.message.full_text() == "tiny-llama is loaded.")
     card.unload_button.click()
     until(qtbot, lambda: card.pill.text() == "not loaded" and card.rows[0].button is not None)  # type: ignore[union-attr]
     assert stage.engine.shelf.resident is None
@@ -117,7 +122,25 @@ def test_a_model_whose_files_went_away_says_so(
     assert "gone" in stage.window.bar.message.full_text()
 
 
-def test_a_gguf_is_listed_but_not_offered(qtbot: QtBot, make_engine: EngineMaker, make_stage: StageMaker) -> None:
+def test_a_gguf_answers_through_the_window(
+    qtbot: QtBot, make_engine: EngineMaker, make_stage: StageMaker, gguf_file: Path
+) -> None:
+    stage = make_stage(make_engine(folder=gguf_file, load=False))
+    card = stage.window.home.model
+    until(qtbot, lambda: len(card.rows) == 1)
+    card.rows[0].button.click()  # type: ignore[union-attr]
+    until(qtbot, lambda: card.pill is not None and card.pill.text() == "loaded")
+    chat = chat_of(stage, qtbot, tokens=8)
+    send(chat, qtbot, "the quick brown fox")
+    until(qtbot, lambda: not chat.busy)
+    assert len(chat.session.messages) == 2
+    assert chat.session.messages[1].content
+
+
+def test_a_gguf_is_listed_but_not_offered_without_llamacpp(
+    qtbot: QtBot, make_engine: EngineMaker, make_stage: StageMaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engine.models.llamacpp.availability.is_installed", lambda: False)
     engine = make_engine(folder=None)
     engine.library.models.add(NewModel("small:Q4_1", ModelSource.LOCAL, EngineKind.LLAMACPP, local_path="/x.gguf"))
     stage = make_stage(engine)
@@ -187,7 +210,7 @@ def test_the_demo_model_is_installed_with_progress(
     assert card.demo_progress.value() == 40
     assert not card.demo_button.isVisible()
     go.set()
-    until(qtbot, lambda: "is installed" in card.notice.words())
+    until(qtbot, lambda: "are installed" in card.notice.words())
     until(qtbot, lambda: len(card.rows) == 1)
     assert not card.demo_button.isVisible()
     assert not card.demo_progress.isVisible()
@@ -259,3 +282,75 @@ def test_the_snippets_carry_the_loaded_model(qtbot: QtBot, make_engine: EngineMa
         assert words in steps.code.toPlainText()
     steps.copy.click()
     assert QGuiApplication.clipboard().text() == steps.code.toPlainText()
+
+
+# --- the first steps --------------------------------------------------------------------------------------------------
+
+
+def test_the_first_steps_lead_from_a_model_to_the_dial(
+    qtbot: QtBot, make_engine: EngineMaker, make_stage: StageMaker, tmp_path: Path
+) -> None:
+    engine = make_engine(load=False)
+    (record,) = engine.shelf.list()
+    engine.library.models.update(record.id, source=ModelSource.DEMO)
+    engine.saes.import_local(make_sae(tmp_path / "made", layer=1), sae_id="made-sae")
+    engine.saes.save_set("Demo: layers 10, 15 and 20", [("made-sae", 1)])
+    place = {"mistudio_sae_id": "made-sae", "layer": 1, "n_features": 64}
+    document = cluster("Demo: sea, ships and sailing", member(3, 8.0), sae=place)
+    engine.clusters.import_document(raw(document))
+    stage = make_stage(engine)
+    steps, chat = stage.window.home.steps, stage.window.chat
+    until(qtbot, lambda: steps.load.button.text() == "Load tiny-llama")
+    assert not (steps.load.done or steps.attach.done or steps.dial.done)
+    assert not steps.dial.button.isEnabled()
+    steps.load.button.click()
+    until(qtbot, lambda: steps.load.done and steps.attach.button.text() == "Attach “Demo: layers 10, 15 and 20”")
+    steps.attach.button.click()
+    until(qtbot, lambda: steps.attach.done)
+    assert steps.attach.words.text() == "Attached on layer 1."
+    assert engine.desk.live_plan.is_empty
+    steps.dial.button.click()
+    assert stage.window.open_page == CHAT
+    until(qtbot, lambda: engine.desk.state.profile is not None and not chat.dial.busy)
+    assert engine.desk.state.profile.intensity == 1.0  # type: ignore[union-attr]
+    assert chat.comparing and chat.composer.draft() == "Describe a place you like."
+    chat.settings.length.setValue(4)
+    qtbot.keyClick(chat.composer.field, Qt.Key.Key_Return)
+    until(qtbot, lambda: not chat.busy)
+    until(qtbot, lambda: steps.dial.done)
+
+
+def test_a_demo_model_without_its_pack_offers_it(
+    qtbot: QtBot, make_engine: EngineMaker, make_stage: StageMaker, tmp_path: Path
+) -> None:
+    engine = make_engine()
+    (record,) = engine.shelf.list()
+    engine.library.models.update(record.id, source=ModelSource.DEMO)
+    engine.saes.import_local(make_sae(tmp_path / "made", layer=1), sae_id="made-sae")
+
+    def install(_progress: Progress) -> None:
+        engine.saes.save_set("Demo: layers 10, 15 and 20", [("made-sae", 1)])
+        engine.events.publish(ModelsChanged())
+
+    stage = make_stage(engine, install_demo=install)
+    attach = stage.window.home.steps.attach
+    until(qtbot, lambda: attach.button.text() == "Add the demo pack")
+    attach.button.click()
+    # The resident model was read before it became the demo's, and it is the same row all the same.
+    until(qtbot, lambda: attach.button.text() == "Attach “Demo: layers 10, 15 and 20”")
+
+
+def test_the_demo_report_opens_with_its_plots(qtbot: QtBot, make_engine: EngineMaker, make_stage: StageMaker) -> None:
+    stage = make_stage(make_engine(folder=None))
+    home = stage.window.home
+    home.steps.report_button.click()
+    dialog = home.guide.dialog
+    assert dialog is not None
+    until(qtbot, lambda: "What this does not show" in dialog.text.toPlainText())
+    kind = QTextDocument.ResourceType.ImageResource.value
+    for name in ("report-dial.svg", "report-edges.svg"):
+        picture = dialog.text.loadResource(kind, QUrl(name))
+        assert isinstance(picture, QImage) and picture.width() == 1520
+    for name in ("../../pyproject.toml", "http://127.0.0.1/x.svg", "/etc/hostname"):
+        assert dialog.text.loadResource(kind, QUrl(name)) is None
+    dialog.close()

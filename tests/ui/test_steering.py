@@ -19,6 +19,7 @@ from tests.ui.look import answer, chat_of, send, until
 from tests.ui.stage import Stage
 from ui.frame import HOME, STEERING
 from ui.widgets.attachment_card import AttachmentCard
+from ui.widgets.feature_picker import FeaturePicker
 
 PLACE = ("made-sae", 1)
 
@@ -55,7 +56,7 @@ def test_without_a_model_the_page_shows_the_way(qtbot: QtBot, make_engine: Engin
     stage = make_stage(make_engine(folder=None))
     stage.window.activateWindow()
     until(qtbot, stage.window.isActiveWindow)
-    qtbot.keyClick(stage.window, Qt.Key.Key_3, Qt.KeyboardModifier.ControlModifier)
+    qtbot.keyClick(stage.window, Qt.Key.Key_4, Qt.KeyboardModifier.ControlModifier)
     page, bar = stage.window.steering, stage.window.bar
     assert page.gate.isVisible() and "No model is loaded" in page.gate_words.text()
     assert bar.steering.value.full_text() == "nothing"
@@ -212,7 +213,7 @@ def test_a_dial_turned_while_text_streams_is_in_its_report(qtbot: QtBot, stage: 
     chat = chat_of(stage, qtbot)
     send(chat, qtbot, "one")
     until(qtbot, lambda: not chat.busy)
-    assert answer(chat, 1).steering.full_text() == "not steered"
+    assert answer(chat, 1).steering.text() == "not steered"
     chat.settings.length.setValue(0)
     send(chat, qtbot, "two")
     until(qtbot, lambda: chat.session.messages[-1].content)
@@ -223,7 +224,7 @@ def test_a_dial_turned_while_text_streams_is_in_its_report(qtbot: QtBot, stage: 
     chat.settings.length.setValue(6)
     send(chat, qtbot, "three")
     until(qtbot, lambda: not chat.busy)
-    assert answer(chat, 5).steering.full_text() == "steered by hand: 2 features"
+    assert answer(chat, 5).steering.text() == "steered by hand: 2 features"
     kept = chat.session.messages[5].details["steering"]
     assert isinstance(kept, dict) and kept["text"].startswith('manual;sae="made-sae";layer=1;features=2;')
     until(qtbot, lambda: chat.session.settled and chat.session.conversation_id is not None)
@@ -310,3 +311,44 @@ def test_the_page_is_never_wider_than_the_window(
     stage.window.resize(*size)
     until(qtbot, lambda: stage.window.steering.horizontalScrollBar().maximum() == 0)
     assert stage.window.size().toTuple() == size
+
+
+def test_features_are_found_by_the_words_of_their_labels(qtbot: QtBot, stage: Stage, card: AttachmentCard) -> None:
+    labels = [FeatureLabel(3, "words about the sea", max_activation=20.0), FeatureLabel(9, "kings")]
+    stage.engine.saes.import_labels("made-sae", labels)
+    card.find_button.click()
+    picker = card.finder
+    assert isinstance(picker, FeaturePicker) and picker.isVisible()
+    picker.field.setText("sea")
+    until(qtbot, lambda: [each.feature_idx for each in picker.shown()] == [3])
+    qtbot.keyClick(picker.field, Qt.Key.Key_Return)
+    until(qtbot, lambda: values(stage) == {3: 1.0})
+    until(qtbot, lambda: 3 in card.rows and card.rows[3].scale.text().endswith("0.05 × max activation"))
+    # One that is there keeps its strength.
+    card.rows[3].field.setValue(10.0)
+    until(qtbot, lambda: values(stage) == {3: 10.0} and not stage.window.hand.busy)
+    assert card.rows[3].scale.text().endswith("0.5 × max activation")
+    qtbot.keyClick(picker.field, Qt.Key.Key_Return)
+    picker.field.setText("9")
+    qtbot.keyClick(picker.field, Qt.Key.Key_Return)
+    until(qtbot, lambda: values(stage) == {3: 10.0, 9: 1.0})
+    card.find_button.click()
+    assert picker.isHidden()
+
+
+def test_live_activations_are_read_while_the_switch_is_on(qtbot: QtBot, stage: Stage, card: AttachmentCard) -> None:
+    monitor, page = stage.engine.monitor, stage.window.steering
+    add(card, qtbot, "3:1, 4:1")
+    until(qtbot, lambda: len(card.rows) == 2 and not stage.window.hand.busy)
+    assert not monitor.state().enabled and card.rows[3].activation.isHidden()
+    page.live_switch.click()
+    assert monitor.state().enabled and monitor.state().monitored_features == (3, 4)
+    send(chat_of(stage, qtbot, tokens=24), qtbot, "one two three")
+    until(qtbot, lambda: not stage.window.chat.busy and not card.rows[3].activation.isHidden())
+    assert card.rows[3].activation.text() == "silent" or card.rows[3].activation.text().startswith("fires ")
+    stage.window.show_page(STEERING)
+    add(card, qtbot, "7:1")
+    until(qtbot, lambda: monitor.state().monitored_features == (3, 4, 7))
+    page.live_switch.click()
+    assert not monitor.state().enabled and monitor.state().monitored_features is None
+    assert card.rows[3].activation.isHidden()

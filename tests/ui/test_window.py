@@ -17,6 +17,7 @@ from tests.ui.stage import Stage, open_stage
 from ui import theme
 from ui.frame import CHAT, GROUPS, HOME, STEERING
 from ui.main_window import GEOMETRY_KEY
+from ui.widgets.top_bar import shares
 
 
 @pytest.fixture
@@ -228,3 +229,51 @@ def test_a_page_built_late_opens_no_window_of_its_own_and_fits(
     assert qapp.activeWindow() is window
     assert window.navigation.button(key).isChecked()
     assert window.size().toTuple() == (1280, 800)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "room", "widths"),
+    [
+        ((190, 190, 330, 210), 1000, [190, 190, 330, 210]),
+        ((190, 190, 330, 210), 900, [170, 190, 330, 210]),
+        ((190, 190, 330, 210), 750, [120, 100, 330, 200]),
+        ((190, 190, 330, 210), 500, [110, 100, 170, 120]),
+        ((190, 190, 330, 210), 100, [60, 60, 60, 60]),
+    ],
+)
+def test_the_bar_cuts_the_model_first_and_what_steers_last(wanted: list[int], room: int, widths: list[int]) -> None:
+    assert shares(wanted, room) == widths
+
+
+def test_the_bar_gives_room_to_the_words_it_shows_now(qtbot: QtBot, stage: Stage) -> None:
+    bar = stage.window.bar
+    bar.steering.value.set_text("cluster Demo: sea, ships and sailing · λ 1")
+    bar.show_server("running", "http://127.0.0.1:8000/v1")
+    until(qtbot, lambda: bar.steering.value.text() == "cluster Demo: sea, ships and sailing · λ 1")
+    bar.steering.value.set_text("nothing")
+    bar.show_server("running", "http://127.0.0.1:8000/v1")
+    assert bar.steering.width() < 140
+    assert bar.server.value.text() == "http://127.0.0.1:8000/v1"
+
+
+def test_what_passes_by_itself_moves_nothing(qtbot: QtBot, stage: Stage) -> None:
+    window = stage.window
+    top = window.stack.geometry().top()
+    window.say("tiny-llama is loaded.")
+    passing = window.bar.passing
+    assert passing is not None and passing.isVisible()
+    assert passing.words.text() == "tiny-llama is loaded."
+    assert not window.bar.toast.isVisible() and window.stack.geometry().top() == top
+    window.resize(900, 640)
+    assert window.centralWidget().rect().contains(passing.geometry())
+    qtbot.mouseClick(passing, Qt.MouseButton.LeftButton)
+    assert not passing.isVisible()
+    window.say("This one stays.", lasting=True)
+    assert window.bar.toast.isVisible() and not passing.isVisible()
+
+
+def test_the_keyboard_goes_on_from_the_page_that_was_opened(qtbot: QtBot, stage: Stage) -> None:
+    window = stage.window
+    window.navigation.button(HOME).setFocus()
+    window.go(STEERING)
+    assert window.navigation.button(STEERING).hasFocus()

@@ -63,12 +63,22 @@ def test_titles(text: str, title: str) -> None:
 
 def test_snippets_carry_the_real_address_and_model() -> None:
     made = snippets("http://127.0.0.1:8123/v1", "tiny-llama")
-    assert [snippet.title for snippet in made] == ["Python", "curl", "Open WebUI"]
+    assert [snippet.title for snippet in made] == ["Python", "curl", "Open WebUI", "LangChain"]
     assert 'base_url="http://127.0.0.1:8123/v1"' in made[0].text
     assert 'model="tiny-llama"' in made[0].text
     compile(made[0].text, "snippet", "exec")
     assert made[1].text.startswith("curl http://127.0.0.1:8123/v1/chat/completions")
     assert "http://host.docker.internal:8123/v1" in made[2].text
+    assert 'base_url="http://127.0.0.1:8123/v1"' in made[3].text
+    compile(made[3].text, "snippet", "exec")
+
+
+def test_snippets_carry_the_key_where_there_is_one() -> None:
+    plain = snippets("http://127.0.0.1:8123/v1", "m")
+    keyed = snippets("http://127.0.0.1:8123/v1", "m", "millm-abc")
+    assert [snippet.text.count("not-needed") for snippet in plain] == [1, 0, 1, 1]
+    assert [snippet.text.count("millm-abc") for snippet in keyed] == [1, 1, 1, 1]
+    assert "Authorization: Bearer millm-abc" in keyed[1].text
 
 
 @pytest.mark.parametrize(

@@ -9,15 +9,25 @@ from PySide6.QtCore import Slot
 
 from engine.errors import InvalidParameter, MillmError
 from engine.events import ConversationsChanged, Event
-from engine.library.records import ConversationRecord
+from engine.library.records import ConversationRecord, ExperimentRecord
 from ui.chat_session import ChatSession, TurnState
-from ui.chat_state import ChatOptions
-from ui.frame import HOME, Frame
+from ui.chat_state import ChatMessage, ChatOptions
+from ui.frame import HOME, RECORDS, Frame
 from ui.pages.conversations import ConversationDesk
+from ui.pages.dial_desk import DialDesk
+from ui.pages.first_steps import COMPARED_KEY
 from ui.pages.gate import ModelGate
+from ui.pages.lens import Lens, prompt_ids
 from ui.pages.options import OptionsKeeper
 from ui.pages.prompts import PromptDesk
+from ui.pages.record_keeping import RecordKeeper
+from ui.steer_targets import Kind
+from ui.widgets.basics import Button
 from ui.widgets.chat_frame import ChatFrame
+from ui.widgets.chat_side import FEATURES
+from ui.widgets.compare_message import CompareMessage
+from ui.widgets.message_view import AnswerMessage
+from ui.widgets.token_text import Coloured
 from ui.words import describe_error
 
 _STATES = {
@@ -42,12 +52,19 @@ class ChatPage(ChatFrame):
         self.desk = ConversationDesk(engine, bridge, self.conversations, self)
         self.prompts = PromptDesk(engine, bridge, self)
         self.gate = ModelGate(engine, bridge, self.composer, self._say_error, self)
+        self.dial = DialDesk(frame, self.strip, self)
+        self.lens = Lens(frame, self.side.lens, self)
+        self.records = RecordKeeper(frame, self._say_error, self)
         self._keeper = OptionsKeeper(engine.library, bridge, self.settings, self)
+        self._has_compared = False
+        self._coloured: list[ChatMessage] = []
+        """Answers a person wants in colour."""
         self._wire()
         self._bind(self._session)
         self._refresh_title()
         self.desk.refresh()
         self.gate.refresh()
+        self.dial.refresh()
 
     def _wire(self) -> None:
         self.rename_button.clicked.connect(lambda: self._rename_current())
@@ -56,6 +73,14 @@ class ChatPage(ChatFrame):
         self.composer.stop.connect(self.stop)
         self.composer.changed.connect(self._count)
         self.messages.again.connect(self._again)
+        self.messages.go_on.connect(self._go_on)
+        self.messages.edited.connect(self._edit)
+        self.messages.colour.connect(self._toggle_colours)
+        self.messages.keep.connect(self._keep_record)
+        self.compare_button.clicked.connect(self.set_comparing)
+        self.lens.feature_changed.connect(self._recolour)
+        self.lens.coloured.connect(self._show_colours)
+        self.records.kept.connect(self._on_kept)
         self.messages.suggested.connect(self._suggest)
         self.messages.inspect.connect(self._inspect_answer)
         self.settings.inspect.connect(self._inspect_draft)
@@ -82,10 +107,34 @@ class ChatPage(ChatFrame):
         """Whether the conversation on screen is being answered."""
         return self._session.busy
 
-    def arrive(self, conversation: int | None = None) -> None:
-        """Come to the front, with a kept conversation open where one is named."""
+    def arrive(
+        self,
+        conversation: int | None = None,
+        *,
+        compare: bool | None = None,
+        steer: tuple[str, str] | None = None,
+        intensity: float | None = None,
+        prompt: str | None = None,
+    ) -> None:
+        """Come to the front, with a kept conversation open where one is named.
+
+        Args:
+            compare: Write plain and steered answers side by side, or not.
+            steer: Kind (cluster, profile, circuit) and id of what the steered side is steered with, its dial at
+                ``intensity``.
+            prompt: A message to begin with, in an empty conversation; it is not sent.
+        """
         if conversation is not None:
             self.desk.open(conversation)
+        if prompt is not None:
+            if self._session.messages:
+                self.new_chat()
+            self.composer.field.clear()
+            self.composer.set_draft(prompt)
+        if compare is not None:
+            self.set_comparing(compare)
+        if steer is not None:
+            self.dial.choose_soon(Kind(steer[0]), steer[1], intensity)
         self.focus_input()
 
     def new_chat(self) -> None:
@@ -116,6 +165,8 @@ class ChatPage(ChatFrame):
             self.desk.refresh()
         else:
             self.gate.on_event(event)
+            self.dial.on_event(event)
+            self.lens.on_event(event, self._session.request_ids)
 
     def _suggest(self, text: str) -> None:
         self.composer.set_draft(text)
@@ -140,17 +191,43 @@ class ChatPage(ChatFrame):
             self.composer.set_draft(text)
             self.gate.refresh()
             return
-        self._start(lambda: self._session.send(text, options, model))
+        self._start(lambda: self._session.send(text, options, model, compare=self.comparing))
 
     def _again(self) -> None:
         options, model = self._options(), self._model()
         if options is None or model is None:
             self.gate.refresh()
             return
-        self._start(lambda: self._session.regenerate(options, model))
+        self._start(lambda: self._session.regenerate(options, model, compare=self.comparing))
+
+    def _go_on(self) -> None:
+        options, model = self._options(), self._model()
+        if options is None or model is None:
+            self.gate.refresh()
+            return
+        self._start(lambda: self._session.go_on(options, model))
+
+    def _edit(self, index: int, text: str) -> None:
+        options, model = self._options(), self._model()
+        if options is None or model is None:
+            self.gate.refresh()
+            return
+        self._start(lambda: self._session.edit(index, text, options, model, compare=self.comparing))
+        if dropped := self._session.edit_dropped:
+            words = "1 later message was" if dropped == 1 else f"{dropped} later messages were"
+            undo = Button("Undo", "plain", "undo", self._undo_edit)
+            self.composer.notice.show_words(f"{words} taken away by the edit.", "info", undo)
+
+    def _undo_edit(self) -> None:
+        if self._session.busy:
+            self._session.stop()
+            return
+        self._session.undo_edit()
+        self.composer.notice.hide()
 
     def _start(self, begin: Callable[[], None]) -> None:
         self.composer.notice.hide()
+        self.lens.begin()
         begin()
         self._refresh_title()
         self.messages.scroll_to_end()
@@ -195,7 +272,10 @@ class ChatPage(ChatFrame):
             if session.conversation_id == record.id:
                 self._switch(session)
                 return
-        self._switch(self._make_session(record), record.title)
+        session = self._make_session(record)
+        self._switch(session, record.title)
+        if session.messages and session.messages[-1].plain is not None:
+            self.set_comparing(True)
 
     def on_deleted(self, conversation_id: int) -> None:
         """A conversation is gone: end what is written to it."""
@@ -211,7 +291,8 @@ class ChatPage(ChatFrame):
         left = self._session
         left.message_added.disconnect(self._on_added)
         left.message_removed.disconnect(self._on_removed)
-        left.message_changed.disconnect(self.messages.refresh)
+        left.message_changed.disconnect(self._on_changed)
+        left.replaced.disconnect(self._on_replaced)
         self._bind(session)
         self._forget_if_done(left)
         self.settings.set_system_prompt(session.system_prompt)
@@ -238,7 +319,9 @@ class ChatPage(ChatFrame):
         self._session = session
         session.message_added.connect(self._on_added)
         session.message_removed.connect(self._on_removed)
-        session.message_changed.connect(self.messages.refresh)
+        session.message_changed.connect(self._on_changed)
+        session.replaced.connect(self._on_replaced)
+        self._coloured.clear()
         self.messages.show_all(session.messages)
         self.conversations.set_current(session.conversation_id)
         self._on_state(session)
@@ -250,6 +333,22 @@ class ChatPage(ChatFrame):
     @Slot(int)
     def _on_removed(self, _index: int) -> None:
         self.messages.remove_last()
+
+    @Slot()
+    def _on_replaced(self) -> None:
+        self._coloured.clear()
+        self.messages.show_all(self._session.messages)
+        self.messages.set_locked(self._session.busy)
+
+    @Slot(int)
+    def _on_changed(self, index: int) -> None:
+        self.messages.refresh(index)
+        message = self._session.messages[index]
+        if message.plain is not None and not self._session.busy:
+            self._note_compared()
+        if not self._session.busy and self.lens.feature is not None and message not in self._coloured:
+            self._coloured.append(message)
+            self._read(index)
 
     def _on_saved(self, session: ChatSession) -> None:
         if session is self._session:
@@ -277,6 +376,86 @@ class ChatPage(ChatFrame):
         if self._session.conversation_id is not None:
             self.desk.delete(self._session.conversation_id)
 
+    # --- comparing and colours --------------------------------------------------------------------------------------
+
+    @property
+    def comparing(self) -> bool:
+        """Whether the next answer is written twice, plain and steered."""
+        return self.compare_button.isChecked()
+
+    def _note_compared(self) -> None:
+        """The first steps show that this was done."""
+        if not self._has_compared:
+            self._has_compared = True
+            state = self._engine.library.state
+            self._bridge.run_in_background(lambda: state.set(COMPARED_KEY, True), owner=self)
+
+    def _keep_record(self, index: int) -> None:
+        view = self.messages.view(index)
+        if isinstance(view, CompareMessage):
+            view.mark_kept()
+        self.records.keep(self._session.messages, index)
+
+    def _on_kept(self, record: ExperimentRecord) -> None:
+        look = Button("Show the records", on_click=lambda: self._frame.go(RECORDS, record=record.id))
+        self.composer.notice.show_words(f"Saved as a record: “{record.title}”", "info", look)
+
+    def _toggle_colours(self, index: int) -> None:
+        message = self._session.messages[index]
+        if self.lens.feature is None:
+            self.show_side()
+            self.side.show_panel(FEATURES)
+            self._coloured.append(message)
+            self.lens.choose()
+        elif message in self._coloured:
+            self._coloured.remove(message)
+            for view in self._views(message):
+                view.clear_colours()
+        else:
+            self._coloured.append(message)
+            self._read(index)
+
+    def _recolour(self) -> None:
+        """Another feature, or none: what is in colour is read anew; with nothing in colour, the last answer is."""
+        messages = self._session.messages
+        if self.lens.feature is not None and not self._coloured and messages and messages[-1].role == "assistant":
+            self._coloured.append(messages[-1])
+        for index, message in enumerate(messages):
+            if message not in self._coloured:
+                continue
+            if self.lens.feature is not None:
+                self._read(index)
+            else:
+                for view in self._views(message):
+                    view.clear_colours()
+        if self.lens.feature is None:
+            self._coloured.clear()
+
+    def _read(self, index: int) -> None:
+        model, message = self._model(), self._session.messages[index]
+        if model is None:
+            return
+        for side in message.sides:
+            request = self._session.request_behind(index, model, plain=side is message.plain)
+            self.lens.read(side, partial(prompt_ids, self._engine, request))
+
+    def _views(self, message: ChatMessage) -> list[AnswerMessage]:
+        found = []
+        for index, each in enumerate(self._session.messages):
+            view = self.messages.view(index)
+            if message not in each.sides:
+                continue
+            if isinstance(view, CompareMessage):
+                found += [view.steered, view.plain] if message is each else [view.plain]
+            elif isinstance(view, AnswerMessage):
+                found.append(view)
+        return found
+
+    def _show_colours(self, message: ChatMessage, coloured: Coloured) -> None:
+        for view in self._views(message):
+            if view.message is message:
+                view.show_colours(coloured)
+
     # --- prompts ----------------------------------------------------------------------------------------------------
 
     def _count(self) -> None:
@@ -297,13 +476,16 @@ class ChatPage(ChatFrame):
             heading = "What would be sent now" if draft.strip() else "What the last answer is written from"
             self.prompts.inspect(heading, lambda: self._session.draft_request(draft, options, model or ""))
 
-    def _inspect_answer(self, index: int) -> None:
+    def _inspect_answer(self, index: int, plain: bool = False) -> None:
         model = self._model() or ""
-        written_by = self._session.messages[index].details.get("model")
+        message = self._session.messages[index]
+        details = message.plain.details if plain and message.plain is not None else message.details
+        written_by = details.get("model")
         same = not model or written_by in (None, model)
         self.prompts.inspect(
             "What this answer is written from" if same else f"What {model} would write this answer from",
-            lambda: self._session.request_behind(index, model),
+            lambda: self._session.request_behind(index, model, plain=plain),
+            details,
         )
 
     def _on_counted(self, tokens: int | None, window: int | None, problem: str) -> None:

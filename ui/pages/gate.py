@@ -16,7 +16,8 @@ from engine.events import (
     ModelsChanged,
     ModelUnloadComplete,
 )
-from engine.library.records import EngineKind, ModelRecord
+from engine.library.records import ModelRecord
+from engine.models.llamacpp.availability import can_run
 from ui.bridge import Bridge
 from ui.widgets.composer import Composer
 
@@ -24,8 +25,8 @@ _NEVER = datetime.min.replace(tzinfo=UTC)
 
 
 def suggestion(records: list[ModelRecord]) -> ModelRecord | None:
-    """The model to offer: the one used last, else the first that this version can run."""
-    usable = [record for record in records if record.engine is EngineKind.TRANSFORMERS]
+    """The model to offer: the one used last, else the first that can be run here."""
+    usable = [record for record in records if can_run(record.engine)]
     return max(usable, key=lambda record: record.last_used_at or _NEVER, default=None)
 
 

@@ -26,6 +26,7 @@ from engine.models.shelf import LoadedModel
 from ui import theme
 from ui.bridge import Inbox
 from ui.frame import CHAT, STEERING, Frame
+from ui.pages.first_steps import FirstStepsGuide
 from ui.ports import free_port_after
 from ui.widgets.basics import Button, Surface, column
 from ui.widgets.first_steps import FirstSteps
@@ -71,6 +72,11 @@ class HomePage(QScrollArea):
         self.server.stop.connect(self._stop_server)
         self.steps.chat.connect(partial(frame.go, CHAT))
         self.steps.steering.connect(partial(frame.go, STEERING))
+        self.steps.tour.connect(frame.show_around)
+        self.guide = FirstStepsGuide(frame, self.steps, self)
+        self.guide.load_wanted.connect(self._load)
+        self.guide.install_wanted.connect(self._install_demo)
+        self.guide.failed.connect(self._say_error)
         self.recent.opened.connect(self._open_conversation)
         self._pulse = QTimer(self)
         self._pulse.setInterval(TRAFFIC_MS)
@@ -82,6 +88,7 @@ class HomePage(QScrollArea):
 
     def on_event(self, event: Event) -> None:
         """Follow the engine and the server."""
+        self.guide.on_event(event)
         match event:
             case ModelLoadProgress():
                 self._refresh_state()
@@ -218,8 +225,11 @@ class HomePage(QScrollArea):
         if error is not None:
             self._say_error(error)
         else:
-            self.model.notice.show_words("The demo model is installed. Load it from the shelf below.", "info")
+            self.model.notice.show_words(
+                "The demo model and its pack are installed. Load it from the shelf below.", "info"
+            )
         self.refresh_models()
+        self.guide.refresh()
 
     # --- conversations ----------------------------------------------------------------------------------------------
 
@@ -236,7 +246,7 @@ class HomePage(QScrollArea):
     def _refresh_server(self) -> None:
         server = self._services.server
         state = server.state
-        self.server.show_state(state, server.address, server.error)
+        self.server.show_state(state, server.address, server.error, shared=server.shared)
         self._refresh_traffic()
         if state == "error":
             tried = self.server.port.value()

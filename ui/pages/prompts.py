@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from PySide6.QtCore import QObject, QTimer, Signal
@@ -43,9 +43,11 @@ class PromptDesk(QObject):
         self._make = make
         self._timer.start()
 
-    def inspect(self, heading: str, make: RequestMaker) -> PromptInspector:
-        """Open the dialog on what ``make`` gives."""
+    def inspect(self, heading: str, make: RequestMaker, details: Mapping[str, object] | None = None) -> PromptInspector:
+        """Open the dialog on what ``make`` gives, and on what is known of the answer to it, where there is one."""
         dialog = PromptInspector(heading, self._page)
+        if details is not None:
+            dialog.show_answer(details)
         dialog.show()
         try:
             request = make()

@@ -14,6 +14,7 @@ from PySide6.QtWidgets import QBoxLayout, QFileDialog, QFrame, QScrollArea, QWid
 from engine.actions.saes.views import AttachResult, DetachResult
 from engine.engine import Engine
 from engine.events import (
+    ActivationObserved,
     CircuitsChanged,
     Event,
     ModelLoadComplete,
@@ -28,10 +29,13 @@ from engine.saes.attachment import Attachment
 from engine.steering.live import LiveState, Place
 from ui import theme
 from ui.frame import HOME, Frame
-from ui.steering_words import place_words
+from ui.live_watch import LiveWatch, WatchState
+from ui.steering_words import DEFAULT_STRENGTH, place_words
 from ui.widgets.attachment_card import AttachmentCard
 from ui.widgets.basics import Button, Card, Surface, column, label, line
+from ui.widgets.feature_picker import FeaturePicker
 from ui.widgets.sae_shelf import SaeShelf
+from ui.widgets.switch import Switch
 from ui.words import describe_error
 
 CONTENT_WIDTH = 1240
@@ -84,6 +88,12 @@ class SteeringPage(QScrollArea):
         self.gate_button = Button("Go to Home", "primary", on_click=partial(frame.go, HOME))
         self.folder_dialog: QFileDialog | None = None
         self._asked: dict[Place, frozenset[int]] = {}
+        self.watch = LiveWatch.of(frame.engine, frame.bridge)
+        self.live_switch = Switch("Live activations: read what the steered features do at every token")
+        self.live_words = label("Live activations", "muted")
+        self.live_button = Button("Watch these", "plain", on_click=self.watch.take_over)
+        self.live_switch.clicked.connect(lambda _on: self._watch())
+        self.watch.changed.connect(self._show_watch)
         self._build()
         self.shelf.attach.connect(self.attach)
         self.shelf.detach.connect(self.detach)
@@ -105,6 +115,8 @@ class SteeringPage(QScrollArea):
                 self._asked.clear()
                 self._refresh_saes()
                 self.refresh()
+            case ActivationObserved():
+                self._light(event)
 
     def refresh(self) -> None:
         """Show what the desk says now."""
@@ -134,6 +146,44 @@ class SteeringPage(QScrollArea):
             else "No model is loaded. Load one first; then three steps lead to a steered answer."
         )
         self.undo_button.setEnabled(self._hand.can_undo)
+        self.live_switch.setEnabled(bool(attachments))
+        self._watch()
+
+    def prepare_to_close(self) -> None:
+        """Put the monitor back."""
+        self.live_switch.setChecked(False)
+        self.watch.release(self)
+
+    # --- live activations -------------------------------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        """While the switch is on, the monitor reads the features that are set by hand."""
+        state = self._engine.desk.state
+        wanted = {index for entry in state.entries.values() for index in entry.values}
+        if self.live_switch.isChecked() and wanted and state.attachments:
+            self.watch.want(self, wanted)
+        else:
+            self.watch.release(self)
+        self._show_watch()
+
+    def _show_watch(self) -> None:
+        on, state = self.live_switch.isChecked(), self.watch.state
+        words = "Live activations"
+        if on and state is WatchState.OTHERS:
+            words = "The monitor watches other features"
+        elif on and state is WatchState.STRONGEST:
+            words = "Live activations, while among the strongest"
+        self.live_words.setText(words)
+        self.live_button.setVisible(on and state is WatchState.OTHERS)
+        if not on or state in (WatchState.IDLE, WatchState.OTHERS):
+            for card in self.cards.values():
+                card.show_activations(None)
+
+    def _light(self, event: ActivationObserved) -> None:
+        card = self.cards.get((event.sae_id, event.layer))
+        live = self.watch.state in (WatchState.CHOSEN, WatchState.STRONGEST)
+        if card is not None and live and self.live_switch.isChecked():
+            card.show_activations({each.idx: each.value for each in event.features})
 
     # --- SAEs -------------------------------------------------------------------------------------------------------
 
@@ -219,7 +269,20 @@ class SteeringPage(QScrollArea):
         card.switched.connect(partial(hand.switch, place))
         card.save_begun.connect(partial(self._begin_save, card))
         card.save_wanted.connect(partial(self._save, card))
+        card.find_wanted.connect(partial(self._open_finder, card, d_sae))
         return card
+
+    def _open_finder(self, card: AttachmentCard, d_sae: int) -> None:
+        place = card.place
+        picker = FeaturePicker(self._engine, self._bridge)
+        picker.set_place(place[0], place[1], d_sae)
+        picker.picked.connect(lambda _sae_id, _layer, index: self._add_found(place, index))
+        card.put_finder(picker)
+
+    def _add_found(self, place: Place, index: int) -> None:
+        """A feature that was found is added; one that is there keeps its strength."""
+        if index not in self._engine.desk.state.entry(place).values:
+            self._hand.set_values(place, {index: DEFAULT_STRENGTH})
 
     def _on_refused(self, place: Place | None, error: Exception) -> None:
         card = self.cards.get(place) if place is not None else None
@@ -301,7 +364,8 @@ class SteeringPage(QScrollArea):
         )
         head = line()
         head.addLayout(texts, 1)
-        head.addWidget(self.undo_button, 0, Qt.AlignmentFlag.AlignVCenter)
+        for part in (self.live_words, self.live_switch, self.live_button, self.undo_button):
+            head.addWidget(part, 0, Qt.AlignmentFlag.AlignVCenter)
         self._dials = column(spacing=theme.L)
         self._dials.addWidget(self.gate)
         self._dials.addStretch(1)

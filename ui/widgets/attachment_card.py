@@ -19,6 +19,7 @@ from ui.widgets.switch import Switch
 from ui.words import describe_error
 
 FIELD_HEIGHT = 36
+FINDER_HEIGHT = 260
 
 
 class FeatureField(QPlainTextEdit):
@@ -57,6 +58,8 @@ class AttachmentCard(Card):
     switched = Signal(bool)
     save_wanted = Signal(str)
     save_begun = Signal()
+    find_wanted = Signal()
+    """A list to search for features is to be put in with :meth:`put_finder`."""
 
     def __init__(self, place: Place, d_sae: int) -> None:
         super().__init__()
@@ -73,6 +76,9 @@ class AttachmentCard(Card):
         self.shared = label("", "small", wrap=True)
         self.field = FeatureField()
         self.add_button = Button("Add", on_click=self._add)
+        self.find_button = Button("Find…", "plain", "search", self._on_find)
+        self.find_button.setToolTip("Search the labels of this SAE's features")
+        self.finder: QWidget | None = None
         self.field.submitted.connect(self._add)
         self.error = label("", "bad", wrap=True)
         self.notice = Notice()
@@ -129,6 +135,19 @@ class AttachmentCard(Card):
         for row in self.rows.values():
             self._dress(row)
 
+    def put_finder(self, finder: QWidget) -> None:
+        """Show a list to search for features, from now on opened and closed by the button."""
+        finder.setFixedHeight(FINDER_HEIGHT)
+        self.finder = finder
+        self._found.addWidget(finder)
+        finder.show()
+        finder.setFocus()
+
+    def show_activations(self, values: Mapping[int, float] | None) -> None:
+        """What the steered features do at the last token that was read; one that is not named is silent."""
+        for index, row in self.rows.items():
+            row.show_activation(None if values is None else values.get(index, 0.0))
+
     def begin_save(self, name: str) -> None:
         """Ask for the profile's name, with a proposal."""
         self.name.setText(name)
@@ -157,12 +176,15 @@ class AttachmentCard(Card):
         add = line()
         add.addWidget(self.field, 1)
         add.addWidget(self.add_button)
+        add.addWidget(self.find_button)
         self.body.addLayout(head)
         for part in (self.shared, self.notice, self.empty):
             self.body.addWidget(part)
         self.body.addLayout(self._list)
         self.body.addLayout(add)
         self.body.addWidget(self.error)
+        self._found = column()
+        self.body.addLayout(self._found)
         self.body.addLayout(line(self.save_button, self.clear_button, None))
         self.body.addWidget(self.save_panel)
         self.error.hide()
@@ -190,6 +212,14 @@ class AttachmentCard(Card):
         if wanted:
             self.added.emit(wanted)
             self.field.clear()
+
+    def _on_find(self) -> None:
+        if self.finder is None:
+            self.find_wanted.emit()
+        else:
+            self.finder.setVisible(self.finder.isHidden())
+            if not self.finder.isHidden():
+                self.finder.setFocus()
 
     def _save(self) -> None:
         if self.name.text().strip():

@@ -31,8 +31,8 @@ class ChatSettings(Surface):
     inspect = Signal()
 
     def __init__(self) -> None:
-        super().__init__("sidePanel")
-        self.setFixedWidth(PANEL_WIDTH)
+        super().__init__("pageBody")
+        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground, False)
         self.system = QPlainTextEdit()
         self.system.setObjectName("field")
         self.system.setPlaceholderText("How the model should behave, for this conversation")
@@ -71,7 +71,7 @@ class ChatSettings(Surface):
         scroll.setFrameShape(QFrame.Shape.NoFrame)
         scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         scroll.setWidget(body)
-        outer = column(spacing=0, margins=(1, 0, 0, 0))
+        outer = column(spacing=0)
         outer.addWidget(scroll)
         self.setLayout(outer)
         self.set_options(ChatOptions())

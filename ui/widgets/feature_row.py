@@ -9,8 +9,8 @@ from PySide6.QtWidgets import QDoubleSpinBox, QFrame, QSlider
 from engine.library.records import FeatureLabel
 from engine.steering.strengths import STEERING_RANGE
 from ui import theme
-from ui.steering_words import scale_words
-from ui.widgets.basics import ElidedLabel, IconButton, column, label, line
+from ui.steering_words import reach_words, scale_words, strength
+from ui.widgets.basics import ElidedLabel, IconButton, column, label, line, pill, set_pill
 
 TENTHS = 10
 """Slider steps to one unit of strength."""
@@ -85,8 +85,11 @@ class FeatureRow(QFrame):
         self._gesture: object = object()
         self._row_norm: float | None = None
         self._typical: float | None = None
+        self._greatest: float | None = None
         self.title = ElidedLabel("no label", "muted")
         self.scale = label("", "small")
+        self.activation = pill("", "info")
+        self.activation.hide()
         self.slider = CentredSlider()
         self.field = StrengthField()
         for part in (self.slider, self.field):
@@ -94,6 +97,7 @@ class FeatureRow(QFrame):
         self.remove_button = IconButton("close", f"Remove feature {index}", lambda: self.removed.emit(index))
         head = line(label(f"#{index}", "mono"), spacing=theme.S)
         head.addWidget(self.title, 1)
+        head.addWidget(self.activation)
         head.addWidget(self.scale)
         inside = column(spacing=theme.XS, margins=(theme.S, theme.S - 2, theme.XS, theme.S - 2))
         inside.addLayout(head)
@@ -123,6 +127,9 @@ class FeatureRow(QFrame):
     def show_label(self, found: FeatureLabel | None) -> None:
         """Show what is known about the feature."""
         self.title.set_text(found.label if found is not None else "no label")
+        greatest = found.max_activation if found is not None else None
+        self._greatest = greatest if greatest is not None and greatest > 0 else None
+        self._show_scale()
         looks = "strong" if found is not None else "muted"
         if self.title.property("look") != looks:
             self.title.setProperty("look", looks)
@@ -132,6 +139,15 @@ class FeatureRow(QFrame):
         """Length of the feature's decoder row and the typical length of the residual stream there, where known."""
         self._row_norm, self._typical = row, typical
         self._show_scale()
+
+    def show_activation(self, value: float | None) -> None:
+        """Show how strongly the feature fires at the last token that was read; None while that is not known."""
+        self.activation.setVisible(value is not None)
+        if value is not None:
+            set_pill(
+                self.activation, f"fires {strength(value)}" if value > 0 else "silent", "info" if value else "quiet"
+            )
+            self.activation.setToolTip("Its activation at the last token that was read, before this layer's steering")
 
     # --- inside -----------------------------------------------------------------------------------------------------
 
@@ -168,10 +184,13 @@ class FeatureRow(QFrame):
         self.field.blockSignals(False)
 
     def _show_scale(self) -> None:
-        known = self._row_norm is not None and bool(self._typical)
-        if known and self._row_norm is not None and self._typical is not None:
-            self.scale.setText(scale_words(self.field.value(), self._row_norm, self._typical))
-            self.scale.setToolTip(
-                "How long the added vector is beside the usual length of the residual stream at this layer"
-            )
-        self.scale.setVisible(known)
+        value, words, told = self.field.value(), [], []
+        if self._row_norm is not None and self._typical:
+            words.append(scale_words(value, self._row_norm, self._typical))
+            told.append("How long the added vector is beside the usual length of the residual stream at this layer.")
+        if self._greatest is not None:
+            words.append(reach_words(value, self._greatest))
+            told.append("How much the strength is beside the strongest activation that the source of the label saw.")
+        self.scale.setText(" · ".join(words))
+        self.scale.setToolTip("\n".join(told))
+        self.scale.setVisible(bool(words))

@@ -1,4 +1,4 @@
-"""The card that says what to do first: chat, connect another program, and what this program is heading for."""
+"""The card that says what to do first: load, attach, turn the dial; and how another program connects."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from PySide6.QtWidgets import QBoxLayout, QButtonGroup, QFrame, QHBoxLayout, QPu
 
 from ui import theme
 from ui.snippets import Snippet, snippets
-from ui.widgets.basics import Button, Card, CopyButton, column, label, line
+from ui.widgets.basics import Button, Card, CopyButton, column, label, line, set_property
+from ui.widgets.flow import FlowLayout
 from ui.widgets.markdown_view import CodeText
 
 PLACE_ADDRESS = "http://127.0.0.1:8000/v1"
@@ -15,32 +16,67 @@ PLACE_MODEL = "MODEL"
 
 
 class Step(QWidget):
-    """A numbered step with a head and a body that callers fill."""
+    """A numbered step with a head, words and one button; done steps show a tick."""
+
+    wanted = Signal()
 
     def __init__(self, number: int, head: str) -> None:
         super().__init__()
-        mark = label(str(number), "step")
-        mark.setFixedSize(26, 26)
-        mark.setAlignment(Qt.AlignmentFlag.AlignCenter)
-        self.body = column(spacing=theme.S)
+        self._number = number
+        self.done = False
+        self.mark = label(str(number), "step")
+        self.mark.setFixedSize(26, 26)
+        self.mark.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        self.words = label("", "muted", wrap=True)
+        self.button = Button("", "plain", on_click=self.wanted.emit)
+        self.body = column(spacing=theme.XS)
         self.body.addWidget(label(head, "strong"))
+        self.body.addWidget(self.words)
+        self.row = line(self.button, None)
+        self.body.addLayout(self.row)
         layout = QHBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(theme.M)
-        layout.addWidget(mark, 0, Qt.AlignmentFlag.AlignTop)
+        layout.addWidget(self.mark, 0, Qt.AlignmentFlag.AlignTop)
         layout.addLayout(self.body, 1)
+
+    def show_step(
+        self, words: str, button: str | None, *, done: bool = False, able: bool = True, first: bool = False
+    ) -> None:
+        """Say how it stands. ``button`` None: nothing to press; ``first``: it is the next thing to do."""
+        self.done = done
+        self.mark.setText("✓" if done else str(self._number))
+        set_property(self.mark, "tone", "done" if done else "")
+        self.mark.setAccessibleName(f"Step {self._number}{', done' if done else ''}")
+        self.words.setText(words)
+        self.button.setVisible(button is not None)
+        if button is not None:
+            self.button.setText(button)
+            self.button.setAccessibleName(button)
+            self.button.setEnabled(able)
+            set_property(self.button, "look", "primary" if first else "plain")
 
 
 class FirstSteps(Card):
-    """Three steps; the snippet is filled with the real address and model once there are any."""
+    """Three steps to the dial; beside them a snippet, filled with the real address and model once there are any."""
 
     chat = Signal()
     steering = Signal()
+    report = Signal()
+    tour = Signal()
 
     def __init__(self) -> None:
         super().__init__("What to do first")
+        self.load = Step(1, "Load a model")
+        self.attach = Step(2, "Attach its SAEs")
+        self.dial = Step(3, "Turn the dial")
         self.chat_button = Button("Open the chat", "plain", "chat", self.chat.emit)
         self.steering_button = Button("Open the dials", "plain", "dials", self.steering.emit)
+        self.tour_button = Button("Show me around", "quiet", "info", self.tour.emit)
+        self.tour_button.setToolTip("A tour of a minute: the dial, comparing, the server's address")
+        self.report_button = Button("What was measured", "quiet", "book", self.report.emit)
+        self.report_button.setToolTip("The demo pack's report, with its plots")
+        self.dial.row.insertWidget(1, self.report_button)
         self.hint = label("", "small", wrap=True)
         self.code = CodeText()
         self.copy = CopyButton(self.code.toPlainText, "Copy the snippet")
@@ -48,18 +84,6 @@ class FirstSteps(Card):
         self.tabs.setExclusive(True)
         self._tab_line = line(spacing=theme.M)
         self._snippets: list[Snippet] = []
-        one = Step(1, "Chat with the model")
-        one.body.addWidget(
-            label(
-                "Write to it here. You can stop it, set how freely it answers, and see its exact prompt.",
-                "muted",
-                wrap=True,
-            )
-        )
-        one.body.addLayout(line(self.chat_button, None))
-        two = Step(2, "Use it from another program")
-        two.body.addLayout(self._tab_line)
-        two.body.addWidget(self.hint)
         box = QFrame()
         box.setObjectName("inset")
         inside = line(spacing=theme.XS)
@@ -67,23 +91,22 @@ class FirstSteps(Card):
         inside.addWidget(self.code, 1)
         inside.addWidget(self.copy, 0, Qt.AlignmentFlag.AlignTop)
         box.setLayout(inside)
-        two.body.addWidget(box)
-        three = Step(3, "Steer it")
-        three.body.addWidget(
-            label(
-                "Attach an SAE, turn single features of the model up and down, and watch what changes. Each answer "
-                "says what was added.",
-                "muted",
-                wrap=True,
-            )
-        )
-        three.body.addLayout(line(self.steering_button, None))
-        left = column(spacing=theme.L)
-        left.addWidget(one)
-        left.addWidget(three)
+        left = column(spacing=theme.L - 2)
+        for step in (self.load, self.attach, self.dial):
+            left.addWidget(step)
         left.addStretch(1)
         right = column()
-        right.addWidget(two)
+        right.addWidget(label("Or use it right away", "strong"))
+        # A second line where three buttons do not fit into one.
+        ways = FlowLayout(theme.S)
+        for way in (self.chat_button, self.steering_button, self.tour_button):
+            ways.addWidget(way)
+        right.addLayout(ways)
+        right.addSpacing(theme.S)
+        right.addWidget(label("From another program", "strong"))
+        right.addLayout(self._tab_line)
+        right.addWidget(self.hint)
+        right.addWidget(box)
         right.addStretch(1)
         self._columns = QBoxLayout(QBoxLayout.Direction.LeftToRight)
         self._columns.setSpacing(theme.XL)
@@ -93,7 +116,7 @@ class FirstSteps(Card):
         self.fill(None, None)
 
     def set_wide(self, wide: bool) -> None:
-        """The snippet beside the other steps, or under them."""
+        """The snippet beside the steps, or under them."""
         self._columns.setDirection(QBoxLayout.Direction.LeftToRight if wide else QBoxLayout.Direction.TopToBottom)
 
     def fill(self, address: str | None, model: str | None) -> None:

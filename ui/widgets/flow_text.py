@@ -23,16 +23,24 @@ from ui import theme
 
 MARKDOWN = QTextDocument.MarkdownFeature.MarkdownDialectGitHub | QTextDocument.MarkdownFeature.MarkdownNoHTML
 LINE_HEIGHT_PERCENT = 132.0
+PICTURE = "\ufffc"
+"""What stands in a document's text where a picture is."""
 _HEADING_SIZES = {1: "title", 2: "lead", 3: "lead"}
 _SAFE_SCHEMES = ("http", "https", "mailto")
 
 
 class FlowText(QTextBrowser):
-    """Text as high as its content at the width it is given. Plain until :meth:`set_markdown` is called."""
+    """Text as high as its content at the width it is given. Plain until :meth:`set_markdown` is called.
 
-    def __init__(self) -> None:
+    Args:
+        role: Its size: a role of the type scale; ``caption`` is muted as well.
+    """
+
+    def __init__(self, role: str = "body") -> None:
         super().__init__()
+        self._role = role
         self.setObjectName("bare")
+        self.setProperty("look", role)
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
@@ -47,7 +55,7 @@ class FlowText(QTextBrowser):
         self._markdown: str | None = None
         self.anchorClicked.connect(self._open)
         theme.current().changed.connect(self._redress)
-        self.document().setDefaultFont(theme.current().font())
+        self.document().setDefaultFont(theme.current().font(role))
 
     def set_plain(self, text: str) -> None:
         """Show ``text`` as it stands."""
@@ -60,6 +68,10 @@ class FlowText(QTextBrowser):
         self._markdown = text
         self.document().setMarkdown(text, MARKDOWN)
         self._finish()
+
+    def fit(self) -> None:
+        """Take the height the text asks for; for who writes into the document."""
+        self._fit()
 
     def ideal_width(self, limit: int) -> int:
         """The width the text would like, in device-independent pixels, at most ``limit``."""
@@ -124,6 +136,9 @@ class FlowText(QTextBrowser):
                 spaced.setBottomMargin(2)
             elif block.position() == 0:
                 spaced.setTopMargin(0)
+            if PICTURE in block.text():
+                # The line is as high as the picture; air in proportion to that would be a void.
+                spaced.setLineHeight(100.0, QTextBlockFormat.LineHeightTypes.ProportionalHeight.value)
             cursor = self._select(block.position(), block.length() - 1)
             cursor.mergeBlockFormat(spaced)
             cursor.mergeCharFormat(letters)
@@ -174,7 +189,7 @@ class FlowText(QTextBrowser):
 
     @Slot()
     def _redress(self) -> None:
-        self.document().setDefaultFont(theme.current().font())
+        self.document().setDefaultFont(theme.current().font(self._role))
         if self._markdown is not None:
             self.set_markdown(self._markdown)
 

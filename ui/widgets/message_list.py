@@ -10,10 +10,14 @@ from PySide6.QtWidgets import QFrame, QScrollArea, QSizePolicy, QVBoxLayout, QWi
 from ui import theme
 from ui.chat_state import ChatMessage
 from ui.widgets.basics import Button, Surface, column, label
+from ui.widgets.compare_message import CompareMessage
 from ui.widgets.message_view import AnswerMessage, UserMessage
 
 COLUMN_WIDTH = 780
 """Lines longer than this are hard to read; in device-independent pixels."""
+WIDE_COLUMN = 1240
+"""Of two answers side by side."""
+MessageView = UserMessage | AnswerMessage | CompareMessage
 SUGGESTIONS = (
     "Explain why the sea is salty, in three points",
     "Write a short, friendly birthday message",
@@ -27,7 +31,12 @@ class MessageList(QScrollArea):
     """Shows messages and keeps at the end while text arrives, unless the person scrolled away from it."""
 
     again = Signal()
-    inspect = Signal(int)
+    go_on = Signal()
+    inspect = Signal(int, bool)
+    """(message, whether the plain answer beside it is meant)."""
+    colour = Signal(int)
+    keep = Signal(int)
+    edited = Signal(int, str)
     suggested = Signal(str)
 
     def __init__(self) -> None:
@@ -37,10 +46,11 @@ class MessageList(QScrollArea):
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setObjectName("page")
         self._messages: list[ChatMessage] = []
-        self._views: list[UserMessage | AnswerMessage] = []
+        self._views: list[MessageView] = []
         self._first = 0
         self._follow = True
         self._locked = False
+        self._wide = False
         body = Surface("pageBody")
         outer = QVBoxLayout(body)
         outer.setContentsMargins(theme.XL, theme.L, theme.XL, theme.L)
@@ -100,12 +110,12 @@ class MessageList(QScrollArea):
     def refresh(self, index: int) -> None:
         """Show the message at ``index`` as it is now."""
         view = self.view(index)
-        if isinstance(view, AnswerMessage):
+        if isinstance(view, AnswerMessage | CompareMessage):
             view.refresh()
 
     def set_state(self, words: str) -> None:
         """What the last, still empty answer waits for."""
-        if self._views and isinstance(last := self._views[-1], AnswerMessage):
+        if self._views and isinstance(last := self._views[-1], AnswerMessage | CompareMessage):
             last.set_state(words)
 
     def set_locked(self, locked: bool) -> None:
@@ -113,7 +123,7 @@ class MessageList(QScrollArea):
         self._locked = locked
         self._refresh_frame()
 
-    def view(self, index: int) -> UserMessage | AnswerMessage | None:
+    def view(self, index: int) -> MessageView | None:
         """The widget of the message at ``index``, where it is on screen."""
         place = index - self._first
         return self._views[place] if 0 <= place < len(self._views) else None
@@ -147,13 +157,29 @@ class MessageList(QScrollArea):
         holder.setLayout(inside)
         return holder
 
-    def _make_view(self, index: int) -> UserMessage | AnswerMessage:
+    def set_wide(self, wide: bool) -> None:
+        """Whether the column has the width of two answers."""
+        self._wide = wide
+        self._column.setMaximumWidth(WIDE_COLUMN if wide else COLUMN_WIDTH)
+        self._keep_in_the_middle()
+
+    def _make_view(self, index: int) -> MessageView:
         message = self._messages[index]
         if message.role == "user":
-            return UserMessage(message)
-        answer = AnswerMessage(message)
+            question = UserMessage(message)
+            question.edited.connect(lambda text: self.edited.emit(index, text))
+            return question
+        answer: AnswerMessage | CompareMessage
+        if message.plain is not None:
+            answer = CompareMessage(message)
+            answer.inspect.connect(lambda plain: self.inspect.emit(index, plain))
+            answer.keep.connect(lambda: self.keep.emit(index))
+        else:
+            answer = AnswerMessage(message)
+            answer.inspect.connect(lambda: self.inspect.emit(index, False))
         answer.again.connect(self.again)
-        answer.inspect.connect(lambda: self.inspect.emit(index))
+        answer.go_on.connect(self.go_on)
+        answer.colour.connect(lambda: self.colour.emit(index))
         return answer
 
     def _add_view(self, index: int) -> None:
@@ -183,19 +209,24 @@ class MessageList(QScrollArea):
         self._outer.setStretch(self._outer.count() - 1, 0 if empty else 1)
         self._earlier.setVisible(self._first > 0)
         for place, view in enumerate(self._views):
-            if isinstance(view, AnswerMessage):
+            if isinstance(view, AnswerMessage | CompareMessage):
                 view.set_last(place == len(self._views) - 1)
-                view.set_locked(self._locked)
+            view.set_locked(self._locked)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """Keep the column in the middle when the window is wide."""
-        body = self.widget()
-        if event.type() == QEvent.Type.Resize and body is not None and watched is body:
-            side = max(theme.XL, (body.width() - COLUMN_WIDTH) // 2)
-            margins = self._outer.contentsMargins()
-            if margins.left() != side:
-                self._outer.setContentsMargins(side, margins.top(), side, margins.bottom())
+        if event.type() == QEvent.Type.Resize and watched is self.widget():
+            self._keep_in_the_middle()
         return super().eventFilter(watched, event)
+
+    def _keep_in_the_middle(self) -> None:
+        body = self.widget()
+        if body is None:
+            return
+        side = max(theme.XL, (body.width() - self._column.maximumWidth()) // 2)
+        margins = self._outer.contentsMargins()
+        if margins.left() != side:
+            self._outer.setContentsMargins(side, margins.top(), side, margins.bottom())
 
     @Slot(int)
     def _on_scrolled(self, value: int) -> None:

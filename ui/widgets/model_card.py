@@ -6,6 +6,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QFrame, QProgressBar, QScrollArea, QSizePolicy, QWidget
 
 from engine.library.records import EngineKind, ModelRecord, ModelSource, ModelStatus
+from engine.models.llamacpp.availability import can_run
 from engine.models.shelf import LoadedModel, LoadingState
 from ui import theme
 from ui.widgets.basics import Button, Card, ElidedLabel, Notice, column, label, line, pill, rule, set_pill
@@ -41,8 +42,8 @@ class ModelRow(QFrame):
         words.append("GGUF" if record.engine is EngineKind.LLAMACPP else "transformers")
         if record.disk_size_mb is not None:
             words.append(megabytes(record.disk_size_mb))
-        if record.engine is EngineKind.LLAMACPP:
-            words.append("not in this version")
+        if not can_run(record.engine):
+            words.append("llama.cpp is not installed")
         elif record.status is ModelStatus.ERROR:
             words.append("could not be loaded last time")
         text = column(spacing=1)
@@ -56,7 +57,7 @@ class ModelRow(QFrame):
             layout.addWidget(pill("loaded", "good"))
         elif loading:
             layout.addWidget(pill("loading", "info"))
-        elif record.engine is EngineKind.TRANSFORMERS:
+        elif can_run(record.engine):
             self.button = Button("Load", "primary" if first else "plain", on_click=lambda: self.load.emit(record.id))
             self.button.setAccessibleName(f"Load {record.name}")
             self.button.setEnabled(not busy)
@@ -160,7 +161,7 @@ class ModelCard(Card):
             self.idle.setText(
                 "Choose one below; it takes memory only while it is loaded."
                 if self._records
-                else "Install the demo model to try things out: 98 MB to fetch, about 370 MB on disk. "
+                else "Install the demo model to try things out: it is small, about 370 MB on disk. "
                 "Or add a folder with a transformers checkpoint you have."
             )
         self.unload_button.setVisible(loading is None and resident is not None)
@@ -178,7 +179,7 @@ class ModelCard(Card):
             row.deleteLater()
         self.rows = []
         idle = self._resident is None and self._loading is None
-        runnable = [record for record in self._records if record.engine is EngineKind.TRANSFORMERS]
+        runnable = [record for record in self._records if can_run(record.engine)]
         for record in self._records:
             row = ModelRow(
                 record,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from PySide6.QtCore import QSize, Signal, Slot
-from PySide6.QtWidgets import QButtonGroup, QLabel
+from PySide6.QtCore import QSize, Qt, Signal, Slot
+from PySide6.QtWidgets import QButtonGroup, QFrame, QLabel, QScrollArea, QWidget
 
 from ui import theme
 from ui.widgets.basics import Button, Surface, column, label, line, set_property
@@ -31,12 +31,22 @@ class Navigation(Surface):
         self._groups: list[QLabel] = []
         self._choice = QButtonGroup(self)
         self._choice.setExclusive(True)
-        self._pages = column(spacing=theme.XS - 1)
+        self._pages = column(spacing=1)
+        self._pages.addStretch(1)
+        pages = QWidget()
+        pages.setObjectName("scrollBody")
+        pages.setLayout(self._pages)
+        # In a low window the pages scroll, the rest stays.
+        self._scroll = QScrollArea()
+        self._scroll.setWidgetResizable(True)
+        self._scroll.setFrameShape(QFrame.Shape.NoFrame)
+        self._scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self._scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self._scroll.setWidget(pages)
         layout = column(spacing=theme.S, margins=(theme.M, theme.M + 2, theme.M, theme.M))
         layout.addLayout(line(self._mark, self._program, None))
         layout.addSpacing(theme.S)
-        layout.addLayout(self._pages)
-        layout.addStretch(1)
+        layout.addWidget(self._scroll, 1)
         layout.addWidget(self._foot)
         self.setLayout(layout)
         self.setFixedWidth(WIDE)
@@ -48,7 +58,7 @@ class Navigation(Surface):
         head = label(name, "group")
         head.setContentsMargins(theme.S + 2, theme.S, 0, 2)
         self._groups.append(head)
-        self._pages.addWidget(head)
+        self._pages.insertWidget(self._pages.count() - 1, head)
 
     def add_page(self, key: str, title: str, icon: str) -> None:
         """Add a page to the group begun last. The first nine have a shortcut."""
@@ -61,7 +71,7 @@ class Navigation(Surface):
         self._choice.addButton(button)
         self._buttons[key] = button
         self._titles[key] = title
-        self._pages.addWidget(button)
+        self._pages.insertWidget(self._pages.count() - 1, button)
 
     def _clicked(self, key: str, _checked: bool = False) -> None:
         self.wanted.emit(key)
@@ -73,7 +83,13 @@ class Navigation(Surface):
     def mark(self, key: str) -> None:
         """Show which page is open."""
         self._buttons[key].setChecked(True)
+        self._scroll.ensureWidgetVisible(self._buttons[key], 0, theme.S)
         self._redraw()
+
+    def follow(self, key: str) -> None:
+        """Where the keyboard is on a page's button, move it to the button of the page that was opened."""
+        if any(button.hasFocus() for button in self._buttons.values()):
+            self._buttons[key].setFocus(Qt.FocusReason.OtherFocusReason)
 
     def set_slim(self, slim: bool) -> None:
         """Icons alone, or icons with words."""

@@ -1,17 +1,24 @@
-"""A dialog that shows exactly what a model is given: the rendered prompt, and each of its tokens."""
+"""A dialog that shows exactly what a model is given (the rendered prompt, each of its tokens), what was added while it
+answered, and what a client of the API would have been told.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelIndex, Qt
 from PySide6.QtWidgets import (
     QAbstractItemView,
+    QButtonGroup,
     QDialog,
     QFrame,
     QHeaderView,
     QPlainTextEdit,
+    QPushButton,
     QSplitter,
+    QStackedWidget,
     QTableView,
     QVBoxLayout,
     QWidget,
@@ -50,6 +57,16 @@ def view_of(prepared: PreparedRequest) -> PromptView:
         room=prepared.max_tokens,
         notes=prepared.notes,
     )
+
+
+def added_text(report: Mapping[str, Any]) -> str:
+    """A steering report as lines: its text, then each item with its strengths."""
+    lines = [str(report.get("text", "")), ""]
+    for item in report.get("items", []):
+        facts = ", ".join(f"{key} {value}" for key, value in item.items() if key not in ("kind", "strengths", "hash"))
+        lines.append(f"{item.get('kind')}: {facts}" if facts else str(item.get("kind")))
+        lines += [f"    #{index}  {value:+g}" for index, value in item.get("strengths", {}).items()]
+    return "\n".join(lines).rstrip()
 
 
 class TokenTable(QAbstractTableModel):
@@ -122,13 +139,53 @@ class PromptInspector(QDialog):
         self._splitter.addWidget(self._boxed("Tokens", self.tokens, CopyButton(self._ids, "Copy the token ids")))
         self._splitter.setStretchFactor(0, 3)
         self._splitter.setStretchFactor(1, 2)
+        self.told = QPlainTextEdit()
+        self.told.setObjectName("code")
+        self.told.setReadOnly(True)
+        self.told.setFrameShape(QFrame.Shape.NoFrame)
+        self.told.setFont(theme.current().mono())
+        self.told.setAccessibleName("Response headers")
+        self.added = QPlainTextEdit()
+        self.added.setObjectName("code")
+        self.added.setReadOnly(True)
+        self.added.setFrameShape(QFrame.Shape.NoFrame)
+        self.added.setFont(theme.current().mono())
+        self.added.setAccessibleName("Steering report")
+        self._answer = QWidget()
+        answer = column(spacing=theme.M)
+        answer.addWidget(
+            self._boxed("Steering report: what was added", self.added, CopyButton(self.added.toPlainText, "Copy")), 1
+        )
+        answer.addWidget(
+            self._boxed("Headers a client of the API gets", self.told, CopyButton(self.told.toPlainText, "Copy")), 1
+        )
+        self._answer.setLayout(answer)
+        self._stack = QStackedWidget()
+        self._stack.addWidget(self._splitter)
+        self._stack.addWidget(self._answer)
+        self.tabs = QButtonGroup(self)
+        self.tabs.setExclusive(True)
+        self._tab_row = QWidget()
+        heads = line(spacing=theme.L)
+        for place, words in enumerate(("Prompt", "Steering and headers")):
+            tab = QPushButton(words)
+            tab.setProperty("look", "tab")
+            tab.setCheckable(True)
+            tab.setChecked(place == 0)
+            self.tabs.addButton(tab, place)
+            heads.addWidget(tab)
+        heads.addStretch(1)
+        self._tab_row.setLayout(heads)
+        self._tab_row.hide()
+        self.tabs.idClicked.connect(self._stack.setCurrentIndex)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(theme.L, theme.L, theme.L, theme.L)
         layout.setSpacing(theme.M)
         layout.addWidget(label(heading, "title", wrap=True))
         layout.addWidget(self.summary)
         layout.addWidget(self.notice)
-        layout.addWidget(self._splitter, 1)
+        layout.addWidget(self._tab_row)
+        layout.addWidget(self._stack, 1)
         layout.addLayout(line(None, Button("Close", on_click=self.close)))
         self.text.setFocus()
 
@@ -150,6 +207,18 @@ class PromptInspector(QDialog):
         head.setHighlightSections(False)
         if view.notes:
             self.notice.show_words("\n".join(view.notes), "info")
+
+    def show_answer(self, details: Mapping[str, object]) -> None:
+        """What is known of the answer: its steering report and its headers."""
+        report, headers = details.get("steering"), details.get("headers")
+        if not isinstance(report, dict):
+            return
+        self.added.setPlainText(added_text(report))
+        if isinstance(headers, dict) and headers:
+            self.told.setPlainText("\n".join(f"{name}: {value}" for name, value in headers.items()))
+        else:
+            self.told.setPlainText("Not known: this answer was written by an earlier version.")
+        self._tab_row.show()
 
     def show_nothing(self) -> None:
         """There is neither a draft nor a conversation."""

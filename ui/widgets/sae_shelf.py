@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from PySide6.QtCore import Signal
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QFrame, QProgressBar, QSpinBox
 
 from engine.library.records import SaeRecord, SaeStatus
@@ -30,7 +30,7 @@ class SaeRow(QFrame):
         self.layer: QSpinBox | None = None
         self.button: Button | None = None
         text = column(spacing=1)
-        text.addWidget(ElidedLabel(record.name or record.id, "strong"))
+        text.addWidget(ElidedLabel(record.name or record.id, "strong", Qt.TextElideMode.ElideMiddle))
         text.addWidget(ElidedLabel(sae_facts(record), "small"))
         text.addWidget(self.figures)
         if record.error_message:

@@ -20,9 +20,11 @@ _STATES = {
 }
 
 
-def reach_of(address: str) -> str:
-    """Who can connect to a base URL, in words."""
+def reach_of(address: str, *, shared: bool = False) -> str:
+    """Who can connect to a base URL, in words. ``shared``: its server listens on the network too."""
     host = urlsplit(address).hostname or ""
+    if shared:
+        return "Your network"
     return "This computer only" if host == "localhost" or host.startswith("127.") or host == "::1" else "Your network"
 
 
@@ -37,6 +39,7 @@ class ServerCard(Card):
         super().__init__("API server", with_pill=True)
         self._state = "stopped"
         self._address: str | None = None
+        self._shared = False
         self._traffic = (0, 0)
         self.explanation = label("", "muted", wrap=True)
         self.works_with = label(
@@ -74,9 +77,9 @@ class ServerCard(Card):
         self.body.addLayout(line(self.port_label, self.port, self.start_button, self.stop_button, None))
         self.show_state("stopped", None, None)
 
-    def show_state(self, state: str, address: str | None, error: str | None) -> None:
+    def show_state(self, state: str, address: str | None, error: str | None, *, shared: bool = False) -> None:
         """Show a state of :class:`ui.services.ServerControl`."""
-        self._state, self._address = state, address
+        self._state, self._address, self._shared = state, address, shared
         assert self.pill is not None
         set_pill(self.pill, *_STATES.get(state, (state, "quiet")))
         running, busy = state == "running", state == "starting"
@@ -109,7 +112,7 @@ class ServerCard(Card):
         writing, waiting = self._traffic
         self.facts.show_facts(
             [
-                ("Can be reached from", reach_of(self._address or "")),
+                ("Can be reached from", reach_of(self._address or "", shared=self._shared)),
                 ("Speaks", "OpenAI's API"),
                 ("Being written now", count(writing)),
                 ("Waiting", count(waiting)),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from PySide6.QtCore import Qt, QTimer, Signal
-from PySide6.QtGui import QResizeEvent, QShowEvent
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QProgressBar, QWidget
 
 from engine.models.shelf import LoadedModel, LoadingState
@@ -13,19 +15,18 @@ from engine.steering.moves import place_of
 from engine.steering.plan import EMPTY_PLAN
 from ui import theme
 from ui.steering_words import any_on, attached_words, can_steer, live_evidence, live_words, place_words
-from ui.widgets.basics import CopyButton, Dot, ElidedLabel, IconButton, Surface, add_all, column, line
+from ui.widgets.basics import Button, CopyButton, Dot, ElidedLabel, IconButton, Surface, add_all, column, line
+from ui.widgets.passing_word import PassingWord
 from ui.widgets.switch import Switch
 
 BAR_HEIGHT = 54
 STRIP = 3
 STEERING_NOW = "Steering now"
 MESSAGE_MS = 8_000
-MODEL_WIDTH = 240
-SAES_WIDTH = 230
-STEERING_WIDTH = 330
-OTHERS_WIDTH = 780
-"""What the bar's other parts need to be read."""
-LEAST_WIDTH = 80
+WIDEST = 520
+STEP = 16
+GIVES_WAY = ((0, 120), (2, 330), (1, 100), (3, 120), (2, 170), (0, 60), (1, 60), (3, 60), (2, 60))
+"""Which cell (model, SAEs, steering, server) is cut to what width, in turn, until all of them fit."""
 
 _SERVER = {
     "running": ("good", ""),
@@ -41,9 +42,9 @@ class StateCell(QWidget):
     def __init__(self, caption: str, cut: Qt.TextElideMode = Qt.TextElideMode.ElideRight) -> None:
         super().__init__()
         self.dot = Dot()
+        self._gap = theme.S + 2
         self.caption = ElidedLabel(caption, "caption")
         self.value = ElidedLabel("", "strong", cut)
-        self.value.setMinimumWidth(60)
         texts = column(spacing=0)
         texts.addStretch(1)
         texts.addWidget(self.caption)
@@ -51,9 +52,25 @@ class StateCell(QWidget):
         texts.addStretch(1)
         layout = QHBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(theme.S + 2)
+        layout.setSpacing(self._gap)
         layout.addWidget(self.dot, 0, Qt.AlignmentFlag.AlignVCenter)
         layout.addLayout(texts, 1)
+
+    def wanted(self) -> int:
+        """The width that shows all of it, asked of the words themselves: the layout hears of new ones only later."""
+        words = max(self.caption.sizeHint().width(), self.value.sizeHint().width())
+        return self.dot.width() + self._gap + words
+
+
+def shares(wanted: Sequence[int], room: int) -> list[int]:
+    """How wide each cell is in ``room`` pixels: as it wants, or cut in the order of :data:`GIVES_WAY`."""
+    widths = list(wanted)
+    for place, least in GIVES_WAY:
+        over = sum(widths) - room
+        if over <= 0:
+            break
+        widths[place] = min(widths[place], max(least, widths[place] - over))
+    return widths
 
 
 class TopBar(Surface):
@@ -67,29 +84,32 @@ class TopBar(Surface):
         self.setFixedHeight(BAR_HEIGHT)
         self._address: str | None = None
         self.model = StateCell("Model")
-        self.model.setMaximumWidth(MODEL_WIDTH)
         self.saes = StateCell("SAEs", Qt.TextElideMode.ElideMiddle)
-        self.saes.setMaximumWidth(SAES_WIDTH)
-        self.steering = StateCell(STEERING_NOW)
-        self.steering.setMaximumWidth(STEERING_WIDTH)
+        # λ stands at the end and is not to be cut off.
+        self.steering = StateCell(STEERING_NOW, Qt.TextElideMode.ElideMiddle)
         self.switch = Switch("Steering on or off; values are kept")
         self.switch.clicked.connect(self._on_switch)
         self.server = StateCell("Server")
         self.copy = CopyButton(lambda: self._address or "", "Copy the server's address")
         self.message = ElidedLabel("", "muted")
+        self.action = Button("", "plain", on_click=self._act)
+        self._do: Callable[[], object] | None = None
         self.dismiss = IconButton("close", "Dismiss this message", lambda: self.say(""))
-        # Lies over the page, so that words have room however much is said in the bar.
+        # A row of its own under the bar, which covers nothing; the window gives it its place.
         self.toast = QFrame(self)
+        self.toast.hide()
         self.toast.setObjectName("toast")
         words = line(spacing=theme.S)
         words.addWidget(self.message, 1)
+        words.addWidget(self.action)
         words.addWidget(self.dismiss)
-        words.setContentsMargins(theme.M, theme.XS, theme.XS, theme.XS)
+        words.setContentsMargins(theme.L, 2, theme.M, 2)
         self.toast.setLayout(words)
         self.progress = QProgressBar()
         self.progress.setObjectName("thin")
         self.progress.setTextVisible(False)
         cells = line(spacing=0)
+        self._cells = (self.model, self.saes, self.steering, self.server)
         for cell in (self.model, self.saes):
             add_all(cells, cell, theme.M, self._separator(), theme.M)
         add_all(cells, self.steering, theme.S, self.switch, theme.M, self._separator(), theme.M)
@@ -97,9 +117,12 @@ class TopBar(Surface):
         cells.addStretch(1)
         cells.setContentsMargins(theme.L, 0, theme.M, 0)
         self.setLayout(cells)
+        self._line = cells
         # Lies over the lower edge instead of taking room, so that nothing jumps when a load begins.
         self.progress.setParent(self)
         self.progress.raise_()
+        self.passing: PassingWord | None = None
+        """Shows what passes by itself; the window gives it. Without one the row under the bar does."""
         self._timer = QTimer(self)
         self._timer.setSingleShot(True)
         self._timer.timeout.connect(lambda: self.say(""))
@@ -121,6 +144,7 @@ class TopBar(Surface):
             self.model.value.set_text("none loaded")
             self.model.dot.set_tone("quiet")
         self.progress.setVisible(loading is not None)
+        self._give_room()
 
     def show_steering(self, now: Snapshot) -> None:
         """Name the attached SAEs and what steers; the switch works where something is set."""
@@ -145,15 +169,34 @@ class TopBar(Surface):
         self.server.value.set_text(self._address or words)
         self.server.dot.set_tone(tone)
         self.copy.setVisible(self._address is not None)
+        self._give_room()
 
-    def say(self, words: str, *, lasting: bool = False) -> None:
-        """Show a message for a while, or until the next one where it is ``lasting``."""
+    def say(self, words: str, *, lasting: bool = False, action: tuple[str, Callable[[], object]] | None = None) -> None:
+        """Show a message for a while, or until the next one where it is ``lasting``.
+
+        Args:
+            action: A button beside the words: what it says and what it does. The message goes when it is pressed.
+        """
         self.message.set_text(words)
-        self.toast.setVisible(bool(words))
-        self._place_toast()
+        self._do = None
+        if action is not None:
+            self.action.setText(action[0])
+            self.action.setAccessibleName(action[0])
+            self._do = action[1]
+        self.action.setVisible(action is not None)
+        passes = self.passing is not None and not lasting and action is None
+        self.toast.setVisible(bool(words) and not passes and self.toast.parentWidget() is not self)
+        if self.passing is not None:
+            self.passing.show_words(words if passes else "")
         self._timer.stop()
         if words and not lasting:
             self._timer.start(MESSAGE_MS)
+
+    def _act(self) -> None:
+        do = self._do
+        self.say("")
+        if do is not None:
+            do()
 
     def _separator(self) -> QFrame:
         made = QFrame()
@@ -162,30 +205,17 @@ class TopBar(Surface):
         return made
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Keep the strip of progress along the lower edge, and what steers readable before all else."""
+        """Keep the strip of progress along the lower edge, and cut what matters least."""
         super().resizeEvent(event)
         self.progress.setGeometry(0, self.height() - STRIP, self.width(), STRIP)
         self._give_room()
-        self._place_toast()
-
-    def showEvent(self, event: QShowEvent) -> None:
-        """The message lies over whatever the bar is part of."""
-        super().showEvent(event)
-        around = self.parentWidget()
-        if around is not None and self.toast.parentWidget() is not around:
-            self.toast.setParent(around)
-            self.toast.setVisible(bool(self.message.full_text()))
-        self._place_toast()
 
     def _give_room(self) -> None:
-        wanted = self.steering.sizeHint().width()
-        self.steering.setMinimumWidth(max(LEAST_WIDTH, min(wanted, STEERING_WIDTH, self.width() - OTHERS_WIDTH)))
-
-    def _place_toast(self) -> None:
-        around = self.toast.parentWidget()
-        if around is None or around is self:
-            return
-        width = min(self.toast.sizeHint().width(), around.width() - 2 * theme.L)
-        height = self.toast.sizeHint().height()
-        self.toast.setGeometry((around.width() - width) // 2, self.geometry().bottom() + theme.S, width, height)
-        self.toast.raise_()
+        margins = self._line.contentsMargins()
+        gaps = margins.left() + margins.right() + 3 * (2 * theme.M + 1) + theme.S
+        beside = self.switch.sizeHint().width() + self.copy.sizeHint().width()
+        wanted = [min(cell.wanted(), WIDEST) for cell in self._cells]
+        # In steps, so that a λ that is being turned, or a load's share, does not push the others about.
+        wanted[:3] = [-(-width // STEP) * STEP for width in wanted[:3]]
+        for cell, width in zip(self._cells, shares(wanted, self.width() - gaps - beside), strict=True):
+            cell.setFixedWidth(width)

@@ -1,0 +1,361 @@
+"""The Models page on a real engine: shelf, memory, disk, imports, drops, and downloads from a stand-in hub."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QFileDialog
+from pytestqt.qtbot import QtBot
+
+from engine.actions.downloading.transfer import CANCELLED
+from engine.library.records import EngineKind, ModelSource, ModelStatus, NewModel
+from tests.conftest import EngineMaker
+from tests.gguf_files import build_gguf
+from tests.hub import StandInHub
+from tests.ui.conftest import StageMaker
+from tests.ui.drops import drag_away, drag_over, drop
+from tests.ui.look import until
+from tests.ui.stage import Stage
+from tests.ui.test_home import held_load
+from ui import shelf_words as words
+from ui.frame import MODELS
+from ui.pages import models as models_page
+from ui.pages.models import ModelsPage
+from ui.widgets.add_models import FILES, FOUND
+from ui.widgets.basics import Button
+from ui.widgets.model_row import ModelRow
+
+REPO = "acme/tiny-llama"
+
+
+def open_page(stage: Stage, qtbot: QtBot) -> ModelsPage:
+    stage.window.show_page(MODELS)
+    page = stage.window.page(MODELS)
+    assert isinstance(page, ModelsPage)
+    until(qtbot, lambda: not page._reading)
+    return page
+
+
+def row(page: ModelsPage, name: str) -> ModelRow:
+    return next(each for each in page.rows.values() if each.view.name == name)
+
+
+def badges(page: ModelsPage, name: str) -> list[str]:
+    return [text for text, _tone in row(page, name).badges]
+
+
+def press(page: ModelsPage, words_on_it: str) -> None:
+    """Press a button of the page's notice."""
+    next(each for each in page.notice.findChildren(Button) if each.text() == words_on_it).click()
+
+
+# --- memory -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_model_is_loaded_locked_unlocked_and_unloaded(
+    qtbot: QtBot, make_engine: EngineMaker, make_stage: StageMaker
+) -> None:
+    stage = make_stage(make_engine(load=False))
+    page = open_page(stage, qtbot)
+    assert badges(page, "tiny-llama") == ["transformers", "on the disk"]
+    one = row(page, "tiny-llama")
+    one.load_button.setFocus()
+    qtbot.keyClick(one.load_button, Qt.Key.Key_Space)
+    until(qtbot, lambda: badges(page, "tiny-llama") == ["transformers", "loaded"])
+    assert one.unload_button.isVisible() and not one.delete_button.isEnabled()
+    assert page.memory.now.rows()["Model"] == words.size(stage.engine.shelf.resident.info.memory_bytes)  # type: ignore[union-attr]
+    one.lock_button.click()
+    until(qtbot, lambda: badges(page, "tiny-llama") == ["transformers", "loaded", "locked"])
+    assert one.lock_button.toolTip() == "Let requests load other models again"
+    one.lock_button.click()
+    until(qtbot, lambda: badges(page, "tiny-llama") == ["transformers", "loaded"])
+    one.unload_button.click()
+    until(qtbot, lambda: stage.engine.shelf.resident is None and one.load_button.isVisible())
+    until(qtbot, lambda: page.memory.now.rows()["Model"] == "none")
+
+
+def test_a_load_shows_progress_and_is_cancelled(qtbot: QtBot, make_engine: EngineMaker, make_stage: StageMaker) -> None:
+    stage = make_stage(make_engine(load=False))
+    page = open_page(stage, qtbot)
+    one = row(page, "tiny-llama")
+    with held_load(stage.engine) as held:
+        one.load_button.click()
+        until(qtbot, held.is_set)
+        until(qtbot, lambda: one.progress.isVisible() and one.cancel_button.isVisible())
+        assert one.stage.full_text()
+        one.cancel_button.click()
+        until(qtbot, lambda: not stage.bridge._busy)
+    until(qtbot, lambda: one.load_button.isVisible() and not one.progress.isVisible())
+    assert page.notice.words() == "" and stage.engine.shelf.resident is None
+
+
+def test_what_a_load_would_take_is_said_term_by_term(
+    qtbot: QtBot, make_engine: EngineMaker, make_stage: StageMaker
+) -> None:
+    page = open_page(make_stage(make_engine(load=False)), qtbot)
+    assert page.memory.hint.isVisible()
+    row(page, "tiny-llama").info_button.click()
+    until(qtbot, lambda: "In all" in page.memory.estimate.rows())
+    shown = page.memory.estimate.rows()
+    assert list(shown)[:3] == ["Weights as 32-bit float", "Context of 2,048 tokens", "Working memory"]
+    assert page.memory.verdict.text() == "fits" and "Free on CPU" in shown
+
+
+def test_files_that_went_away_are_said_instead_of_an_estimate(
+    qtbot: QtBot, make_engine: EngineMaker, make_stage: StageMaker, tmp_path: Path
+) -> None:
+    engine = make_engine(folder=None)
+    engine.library.models.add(
+        NewModel("gone", ModelSource.LOCAL, EngineKind.TRANSFORMERS, local_path=str(tmp_path / "gone"))
+    )
+    page = open_page(make_stage(engine), qtbot)
+    row(page, "gone").info_button.click()
+    until(qtbot, lambda: "gone" in page.memory.notice.words())
+    row(page, "gone").load_button.click()
+    until(qtbot, lambda: "gone" in page.notice.words())
+    until(qtbot, lambda: badges(page, "gone") == ["transformers", "failed"])
+
+
+def test_a_gguf_without_its_engine_says_what_is_missing(
+    qtbot: QtBot, make_engine: EngineMaker, make_stage: StageMaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(models_page, "is_installed", lambda: False)
+    engine = make_engine(folder=None)
+    engine.library.models.add(NewModel("small:Q4_1", ModelSource.LOCAL, EngineKind.LLAMACPP, local_path="/x.gguf"))
+    page = open_page(make_stage(engine), qtbot)
+    until(qtbot, lambda: page.rows)
+    assert badges(page, "small:Q4_1") == ["llama.cpp", "on the disk", "cannot run here"]
+    assert not row(page, "small:Q4_1").load_button.isEnabled()
+    assert "pip install llama-cpp-python" in page.missing.words()
+
+
+# --- away -------------------------------------------------------------------------------------------------------------
+
+
+def test_removing_says_what_stays_and_asks_first(
+    qtbot: QtBot, make_engine: EngineMaker, make_stage: StageMaker, tiny_checkpoint: Path
+) -> None:
+    stage = make_stage(make_engine(load=False))
+    page = open_page(stage, qtbot)
+    row(page, "tiny-llama").delete_button.click()
+    assert str(tiny_checkpoint) in page.notice.words() and "stay where they are" in page.notice.words()
+    press(page, "Keep it")
+    assert page.notice.words() == "" and len(stage.engine.shelf.list()) == 1
+    row(page, "tiny-llama").delete_button.click()
+    press(page, "Remove it")
+    until(qtbot, lambda: not page.rows)
+    assert page.empty.isVisible() and tiny_checkpoint.is_dir()
+    until(qtbot, lambda: page.notice.words() == "tiny-llama is gone from the shelf.")
+
+
+def test_removing_a_copy_says_how_much_becomes_free(
+    qtbot: QtBot, make_engine: EngineMaker, make_stage: StageMaker, tiny_checkpoint: Path
+) -> None:
+    engine = make_engine(folder=None)
+    engine.models.import_local(tiny_checkpoint, name="copied", copy=True)
+    page = open_page(make_stage(engine), qtbot)
+    until(qtbot, lambda: page.memory.disk.rows().get("Models kept here", "0.0 MB") != "0.0 MB")
+    row(page, "copied").delete_button.click()
+    assert "are deleted from the disk" in page.notice.words()
+    press(page, "Delete it")
+    until(qtbot, lambda: "are free again" in page.notice.words())
+
+
+# --- coming in --------------------------------------------------------------------------------------------------------
+
+
+def test_folders_and_files_are_chosen_in_dialogs(
+    qtbot: QtBot, make_engine: EngineMaker, make_stage: StageMaker, tiny_checkpoint: Path
+) -> None:
+    page = open_page(make_stage(make_engine(folder=None)), qtbot)
+    page.add.show_tab(FILES)
+    page.add.pick_folder.emit()
+    dialog = page.dialog
+    assert dialog is not None and dialog.fileMode() == QFileDialog.FileMode.Directory
+    dialog.setDirectory(str(tiny_checkpoint.parent))
+    dialog.selectFile(str(tiny_checkpoint))
+    dialog.accept()
+    until(qtbot, lambda: page.notice.words() == "tiny-llama is on the shelf.")
+    until(qtbot, lambda: [each.view.name for each in page.rows.values()] == ["tiny-llama"])
+    press(page, "Load it")
+    until(qtbot, lambda: badges(page, "tiny-llama")[-1] == "loaded")
+    page.add.pick_file.emit()
+    assert page.dialog is not None and page.dialog.fileMode() == QFileDialog.FileMode.ExistingFile
+    page.dialog.reject()
+
+
+def test_what_is_dropped_is_put_on_the_shelf(
+    qtbot: QtBot, make_engine: EngineMaker, make_stage: StageMaker, tiny_checkpoint: Path, tmp_path: Path
+) -> None:
+    stage = make_stage(make_engine(folder=None))
+    page = open_page(stage, qtbot)
+    text = tmp_path / "notes.txt"
+    text.write_text("x")
+    assert not drop(page, [text])
+    accepted, _data = drag_over(page, [tiny_checkpoint])
+    assert accepted and page.door.veil.isVisible()
+    drag_away(page)
+    assert not page.door.veil.isVisible()
+    gguf = build_gguf(tiny_checkpoint, tmp_path / "tiny-F32.gguf")
+    assert drop(page, [tiny_checkpoint, gguf])
+    until(qtbot, lambda: len(page.rows) == 2)
+    assert {each.view.engine for each in page.rows.values()} == {"transformers", "llamacpp"}
+    assert drop(page, [tiny_checkpoint])
+    until(qtbot, lambda: "in the library already" in page.notice.words())
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    drop(page, [empty])
+    until(qtbot, lambda: "config.json" in page.notice.words())
+
+
+def test_models_of_other_programs_are_found_and_added(
+    qtbot: QtBot,
+    make_engine: EngineMaker,
+    make_stage: StageMaker,
+    tiny_checkpoint: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("HF_HOME", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    place = tmp_path / "studio" / "acme" / "tiny"
+    monkeypatch.setenv("OLLAMA_MODELS", str(tmp_path / "ollama"))
+    place = tmp_path / ".lmstudio" / "models" / "acme" / "tiny"
+    place.mkdir(parents=True)
+    build_gguf(tiny_checkpoint, place / "tiny-F32.gguf")
+    page = open_page(make_stage(make_engine(folder=None)), qtbot)
+    page.add.tabs.button(FOUND).click()
+    until(qtbot, lambda: page.add.found)
+    (offer,) = page.add.found
+    assert offer.name == "acme/tiny:F32" and offer.about.startswith("LM Studio · GGUF · ")
+    assert offer.button is not None
+    offer.button.click()
+    until(qtbot, lambda: page.rows)
+    until(qtbot, lambda: page.add.found and page.add.found[0].button is None)
+
+
+# --- the hub ----------------------------------------------------------------------------------------------------------
+
+
+def look_at(page: ModelsPage, qtbot: QtBot, repo: str) -> None:
+    page.add.repo.setText(repo)
+    page.add.repo.setFocus()
+    qtbot.keyClick(page.add.repo, Qt.Key.Key_Return)
+    until(qtbot, page.add.preview_button.isEnabled)
+
+
+def test_a_repository_is_looked_at_downloaded_and_loaded(
+    qtbot: QtBot, make_engine: EngineMaker, make_stage: StageMaker, hub: StandInHub, tiny_checkpoint: Path
+) -> None:
+    hub.add_folder(REPO, tiny_checkpoint)
+    stage = make_stage(make_engine(folder=None))
+    page = open_page(stage, qtbot)
+    look_at(page, qtbot, f"https://huggingface.co/{REPO}")
+    assert page.add.hub_about.text().startswith(f"{REPO} · LlamaForCausalLM")
+    offer = page.add.offers[0]
+    assert offer.name == "Checkpoint, as stored"
+    assert "to download" in offer.about and "in memory:" in offer.about and "weights" in offer.about
+    assert offer.button is not None
+    offer.button.click()
+    until(qtbot, lambda: page.rows and badges(page, "tiny-llama") == ["transformers", "on the disk"])
+    until(qtbot, lambda: page.notice.words() == "tiny-llama is here.")
+    press(page, "Load it")
+    until(qtbot, lambda: badges(page, "tiny-llama")[-1] == "loaded")
+
+
+def test_a_download_is_paused_gone_on_with_and_cancelled(
+    qtbot: QtBot, make_engine: EngineMaker, make_stage: StageMaker, hub: StandInHub, tiny_checkpoint: Path
+) -> None:
+    hub.add_folder(REPO, tiny_checkpoint)
+    hub.held["model.safetensors"] = 0.5
+    stage = make_stage(make_engine(folder=None))
+    page = open_page(stage, qtbot)
+    look_at(page, qtbot, REPO)
+    page.add.offers[0].button.click()  # type: ignore[union-attr]
+    until(qtbot, hub.hanging.is_set)
+    one = row(page, "tiny-llama")
+    until(qtbot, lambda: one.pause_button.isVisible() and " of " in one.stage.full_text())
+    until(qtbot, lambda: 0 < one.progress.value() < 100)
+    one.pause_button.click()
+    hub.held.clear()
+    hub.let_go.set()
+    until(qtbot, lambda: badges(page, "tiny-llama") == ["transformers", "paused"])
+    assert one.resume_button.isVisible() and not one.load_button.isVisible() and not one.error.isVisible()
+    assert stage.engine.models.downloads.wait_ended(one.view.id)
+    one.resume_button.click()
+    until(qtbot, lambda: badges(page, "tiny-llama") == ["transformers", "on the disk"])
+    assert [record.id for record in stage.engine.shelf.list()] == [one.view.id]
+
+
+def test_a_download_is_cancelled_after_asking(
+    qtbot: QtBot, make_engine: EngineMaker, make_stage: StageMaker, hub: StandInHub, tiny_checkpoint: Path
+) -> None:
+    hub.add_folder(REPO, tiny_checkpoint)
+    hub.held["model.safetensors"] = 0.5
+    stage = make_stage(make_engine(folder=None))
+    page = open_page(stage, qtbot)
+    look_at(page, qtbot, REPO)
+    page.add.offers[0].button.click()  # type: ignore[union-attr]
+    until(qtbot, hub.hanging.is_set)
+    one = row(page, "tiny-llama")
+    until(qtbot, lambda: one.cancel_button.isVisible())
+    one.cancel_button.click()
+    assert "What has come so far is deleted" in page.notice.words()
+    hub.let_go.set()
+    press(page, "Cancel the download")
+    until(qtbot, lambda: not page.rows)
+    assert stage.engine.shelf.list() == []
+
+
+def test_what_the_hub_refuses_is_said_in_words(
+    qtbot: QtBot, make_engine: EngineMaker, make_stage: StageMaker, hub: StandInHub, tiny_checkpoint: Path
+) -> None:
+    page = open_page(make_stage(make_engine(folder=None)), qtbot)
+    look_at(page, qtbot, "nobody/nothing")
+    assert "nobody/nothing" in page.add.notice.words()
+    look_at(page, qtbot, "no repository at all")
+    assert "owner/name" in page.add.notice.words()
+    hub.add_folder(REPO, tiny_checkpoint, gated=True)
+    look_at(page, qtbot, REPO)
+    assert "gated" in page.add.notice.words() or "gated" in page.add.hub_about.text()
+    hub.add("acme/pickles", {"config.json": json.dumps({}).encode(), "pytorch_model.bin": b"x"})
+    look_at(page, qtbot, "acme/pickles")
+    assert page.add.offers == [] and "pickle" in page.add.notice.words()
+
+
+def test_offline_is_said(qtbot: QtBot, make_engine: EngineMaker, make_stage: StageMaker, hub: StandInHub) -> None:
+    page = open_page(make_stage(make_engine(folder=None, HF_HUB_OFFLINE=True)), qtbot)
+    look_at(page, qtbot, REPO)
+    assert "HF_HUB_OFFLINE" in page.add.notice.words()
+
+
+# --- words ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(-1, "0 s"), (40.4, "40 s"), (120, "2 min"), (5400, "1 h 30 min"), (7265, "2 h 01 min")]
+)
+def test_durations(seconds: float, text: str) -> None:
+    assert words.duration(seconds) == text
+
+
+def test_transfers() -> None:
+    assert words.transfer(40_000_000, 98_000_000, 2_000_000.0) == "40 MB of 98 MB · 2.0 MB/s · 29 s left"
+    assert words.transfer(0, 98_000_000, None) == "0.0 MB of 98 MB"
+    assert words.transfer(None, None, None) == "Waiting for its turn…"
+
+
+def test_a_paused_download_is_no_failure(make_engine: EngineMaker) -> None:
+    engine = make_engine(folder=None)
+    kept = engine.library.models.add(
+        NewModel("half", ModelSource.HUGGINGFACE, EngineKind.TRANSFORMERS, repo_id=REPO, status=ModelStatus.DOWNLOADING)
+    )
+    engine.library.models.set_status(kept.id, ModelStatus.ERROR, error_message=CANCELLED)
+    assert words.state(engine.models.get(kept.id)) == ("paused", "warn")
+    engine.library.models.set_status(kept.id, ModelStatus.ERROR, error_message="The hub broke off.")
+    view = engine.models.get(kept.id)
+    assert words.state(view) == ("failed", "bad") and words.is_unfinished(view)

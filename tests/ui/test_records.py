@@ -1,0 +1,170 @@
+"""Saved comparisons: from the chat into the list, opened again, exported, deleted and brought back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from PySide6.QtWidgets import QFileDialog
+from pytestqt.qtbot import QtBot
+
+from engine.actions.experiments.export import as_json, as_markdown
+from engine.library.records import NewExperiment
+from tests.conftest import EngineMaker
+from tests.made_saes import make_sae
+from tests.ui.conftest import StageMaker
+from tests.ui.look import chat_of, send, until
+from tests.ui.stage import Stage
+from ui.chat_state import ChatMessage
+from ui.frame import CHAT, RECORDS
+from ui.record_export import new_record
+from ui.widgets.compare_message import CompareMessage
+
+SAE = "made-sae"
+
+
+@pytest.fixture
+def stage(make_engine: EngineMaker, make_stage: StageMaker) -> Stage:
+    return make_stage(make_engine(folder=None))
+
+
+def kept(stage: Stage, title: str = "Sea", **fields: object) -> int:
+    given: dict[str, object] = {
+        "title": title,
+        "model": "tiny-llama",
+        "prompt": "Describe a place you like.",
+        "plain": "A garden.",
+        "steered": "A harbour.",
+        "settings": {"temperature": 0.0, "max_tokens": 12, "seed": None, "noise_seed": 7, "system_prompt": "Be brief."},
+        "steering": {
+            "text": "circuit;id=c1",
+            "changed": False,
+            "items": [{"kind": "circuit", "id": "c1", "name": "Ships", "intensity": "0.5"}],
+        },
+        "evidence": {"rung": 1, "language": "suggested (attribution-supported)"},
+        "versions": {"miLLM Desktop": "0.1.0"},
+        "plain_details": {"completion_tokens": 3, "finish_reason": "stop"},
+        "steered_details": {"completion_tokens": 3, "finish_reason": "length"},
+        **fields,
+    }
+    return stage.engine.library.experiments.add(NewExperiment(**given)).id  # type: ignore[arg-type]
+
+
+def test_a_comparison_is_saved_from_the_chat_and_opened(
+    qtbot: QtBot, make_engine: EngineMaker, make_stage: StageMaker, tmp_path: Path
+) -> None:
+    engine = make_engine()
+    engine.saes.import_local(make_sae(tmp_path / "made", layer=1), sae_id=SAE)
+    engine.saes.attach(SAE)
+    engine.saes.set_steering_batch({3: 60.0}, sae_id=SAE, layer=1)
+    stage = make_stage(engine)
+    chat = chat_of(stage, qtbot, tokens=6)
+    chat.set_comparing(True)
+    send(chat, qtbot, "the sea")
+    until(qtbot, lambda: not chat.busy)
+    view = chat.messages.view(1)
+    assert isinstance(view, CompareMessage)
+    view.keep_button.click()
+    until(qtbot, lambda: chat.composer.notice.words() == "Saved as a record: “the sea”")
+    assert not view.keep_button.isEnabled()
+    (summary,) = engine.library.experiments.list()
+    record = engine.library.experiments.get(summary.id)
+    assert record is not None
+    answer = chat.session.messages[1]
+    assert answer.plain is not None
+    assert (record.prompt, record.plain, record.steered) == ("the sea", answer.plain.content, answer.content)
+    assert record.settings["noise_seed"] == answer.details["noise_seed"]
+    assert record.steering["items"][0]["strengths"] == {"3": 60.0}
+    assert record.steered_details["headers"]["X-miLLM-Steering"] == record.steering["text"]
+    assert record.evidence == {"rung": None, "language": ""}
+    assert record.versions["miLLM Desktop"] == "0.1.0" and "torch" in record.versions
+    stage.window.go(RECORDS, record=summary.id)
+    page = stage.window.records
+    until(qtbot, lambda: page.view.record == record)
+    assert page.view.told.text() == "tiny-llama · steered by hand: 1 feature"
+
+
+def test_records_are_listed_searched_deleted_and_brought_back(qtbot: QtBot, stage: Stage) -> None:
+    kept(stage, "Sea")
+    second = kept(stage, "Clinic", steered="A ward full of Ärzte.")
+    stage.window.show_page(RECORDS)
+    page = stage.window.records
+    until(qtbot, lambda: page.titles() == ["Clinic", "Sea"] and page.view.record is not None)
+    page.search.setText("ÄRZTE")
+    until(qtbot, lambda: page.titles() == ["Clinic"])
+    until(qtbot, lambda: page.view.record is not None and page.view.record.id == second)
+    page.delete_button.click()
+    until(qtbot, lambda: page.notice.words() == "Deleted “Clinic”.")
+    until(qtbot, lambda: page.titles() == [] and page.empty.text() == "Nothing found.")
+    page.undo()
+    until(qtbot, lambda: page.titles() == ["Clinic"])
+    page.search.clear()
+    until(qtbot, lambda: page.titles() == ["Clinic", "Sea"])
+
+
+def test_without_records_the_page_leads_to_the_chat(qtbot: QtBot, stage: Stage) -> None:
+    stage.window.show_page(RECORDS)
+    page = stage.window.records
+    until(qtbot, lambda: page.chat_button.isVisible())
+    assert not page.view.isVisible()
+    page.chat_button.click()
+    assert stage.window.open_page == CHAT and stage.window.chat.comparing
+
+
+@pytest.mark.parametrize("kind", ["md", "json"])
+def test_a_record_is_written_to_a_file(qtbot: QtBot, stage: Stage, tmp_path: Path, kind: str) -> None:
+    kept(stage)
+    stage.window.show_page(RECORDS)
+    page = stage.window.records
+    until(qtbot, lambda: page.view.record is not None)
+    (page.markdown_button if kind == "md" else page.json_button).click()
+    dialog = page.dialog
+    assert dialog is not None and dialog.acceptMode() == QFileDialog.AcceptMode.AcceptSave
+    target = tmp_path / f"out.{kind}"
+    dialog.setDirectory(str(tmp_path))
+    dialog.selectFile(str(target))
+    dialog.accept()
+    until(qtbot, lambda: str(target) in page.notice.words())
+    text = target.read_text(encoding="utf-8")
+    record = page.view.record
+    assert record is not None
+    if kind == "json":
+        whole = json.loads(text)
+        assert whole["kind"] == "millm.comparison"
+        assert (whole["plain"], whole["steered"]) == ("A garden.", "A harbour.")
+        assert whole["evidence"] == {"rung": 1, "language": "suggested (attribution-supported)"}
+        assert text == as_json(record)
+    else:
+        assert text == as_markdown(record)
+        assert "## Plain\n\n> A garden.\n\n*3 tokens, ended by: stop*" in text
+        assert "| Evidence | suggested (attribution-supported) |" in text
+        assert "| System prompt | Be brief. |" in text
+        assert "steered by the circuit Ships at λ 0.5 (suggested (attribution-supported))" in text
+
+
+def test_a_record_that_cannot_be_written_says_so(qtbot: QtBot, stage: Stage, tmp_path: Path) -> None:
+    kept(stage)
+    stage.window.show_page(RECORDS)
+    page = stage.window.records
+    until(qtbot, lambda: page.view.record is not None)
+    assert page.view.record is not None
+    page.write(page.view.record, "md", str(tmp_path / "no" / "such" / "folder.md"))
+    until(qtbot, lambda: "No such file" in page.notice.words())
+
+
+def test_a_record_holds_the_messages_before_and_no_claim_beyond_the_report() -> None:
+    plain = ChatMessage("assistant", "p", {"finish_reason": "stop"})
+    steering = {"text": "circuit;id=c", "changed": True, "items": [{"kind": "circuit", "id": "c", "intensity": "1.0"}]}
+    steered = ChatMessage("assistant", "s", {"model": "m", "steering": steering, "rung": None}, plain)
+    first = ChatMessage("assistant", "s0", {}, ChatMessage("assistant", "p0"))
+    messages = [ChatMessage("user", "one"), first, ChatMessage("user", "two"), steered]
+    record = new_record(messages, 3, {})
+    assert record.prompt == "two"
+    assert record.settings["earlier_turns"] == [
+        {"role": "user", "content": "one"},
+        {"role": "assistant", "content": "s0", "plain": "p0"},
+    ]
+    assert record.evidence == {"rung": None, "language": "no evidence can be claimed"}
+    with pytest.raises(ValueError, match="no comparison"):
+        new_record(messages, 2, {})

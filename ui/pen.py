@@ -1,0 +1,187 @@
+"""Writes one answer into a message: gathers the engine's deltas on the GUI thread until the last one. No widgets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+
+from PySide6.QtCore import QObject, Signal, Slot
+
+from engine.errors import MillmError, RequestCancelled
+from engine.generation.headers import answer_headers
+from engine.generation.request import (
+    ChoiceFinished,
+    Delta,
+    RequestFailed,
+    RequestFinished,
+    Started,
+    TextDelta,
+)
+from engine.generation.service import PreparedRequest, RequestHandle
+from ui.bridge import Inbox
+from ui.chat_state import ChatMessage
+
+MOST_PIECES = 8192
+"""Pieces of an answer kept with their tokens; what is longer is kept as text alone."""
+
+
+class TurnState(StrEnum):
+    """Where an answer that is being written stands."""
+
+    IDLE = "idle"
+    WAITING = "waiting"  # rendered, queued
+    READING = "reading"  # the model reads the prompt
+    WRITING = "writing"
+
+
+class Pen(QObject):
+    """One answer under way. Where it goes on with what is there already, counts and pieces are added to the former."""
+
+    grown = Signal()
+    moved = Signal()
+    ended = Signal()
+
+    def __init__(self, message: ChatMessage, names: Callable[[], dict[str, str]], parent: QObject) -> None:
+        super().__init__(parent)
+        self.message = message
+        self.state = TurnState.WAITING
+        self.error: MillmError | None = None
+        """Why it ended without having been finished; None for a person's stop."""
+        self.inbox = Inbox(parent=self)
+        self.inbox.arrived.connect(self._on_deltas)
+        self._names = names
+        self._prepared: PreparedRequest | None = None
+        self._early: RequestFinished | RequestFailed | None = None
+        """The end, where it came before the word that the request was submitted."""
+        self._handle: RequestHandle | None = None
+        self._begun_with = len(message.content)
+        tokens = message.details.pop("completion_tokens", 0)
+        self._tokens = tokens if isinstance(tokens, int) else 0
+        pieces = message.details.get("pieces")
+        whole = bool(message.content) and not isinstance(pieces, list)
+        self._pieces: list[list[object]] | None = None if whole else list(pieces) if isinstance(pieces, list) else []
+        for key in ("finish_reason", "error"):
+            message.details.pop(key, None)
+
+    @property
+    def done(self) -> bool:
+        """Whether the last delta has come."""
+        return self.state is TurnState.IDLE
+
+    @property
+    def wrote(self) -> bool:
+        """Whether anything was added to the message."""
+        return len(self.message.content) > self._begun_with
+
+    @property
+    def request_id(self) -> str | None:
+        """What monitoring calls the request; None before it is submitted."""
+        return None if self._prepared is None else self._prepared.request.request_id
+
+    def take(self, prepared: PreparedRequest, handle: RequestHandle) -> None:
+        """The request was submitted."""
+        self._prepared, self._handle = prepared, handle
+        if self._early is not None:
+            self.message.details["headers"] = self._headers(prepared, self._early)
+        if prepared.notes:
+            self.message.details["notes"] = list(prepared.notes)
+
+    def cancel(self) -> None:
+        """End it before its next token."""
+        if self._handle is not None:
+            self._handle.cancel()
+
+    def close(self) -> None:
+        """Take nothing more; an answer that was not finished counts as stopped."""
+        self.inbox.close()
+        if not self.done:
+            self.cancel()
+            self._end({"finish_reason": "stopped"})
+
+    @Slot(list)
+    def _on_deltas(self, deltas: list[Delta]) -> None:
+        grown = False
+        for delta in deltas:
+            if self.done:
+                break
+            match delta:
+                case Started():
+                    self.message.details["backend"] = delta.backend
+                    self._move(TurnState.READING)
+                case TextDelta():
+                    self._write(delta)
+                    grown = True
+                case ChoiceFinished():
+                    self.message.details["finish_reason"] = delta.reason.value
+                    self._count(delta.completion_tokens)
+                case RequestFinished():
+                    self._finish(delta)
+                case RequestFailed():
+                    self._fail(delta)
+        if grown and not self.done:
+            self.grown.emit()
+
+    def _write(self, delta: TextDelta) -> None:
+        self.message.content += delta.text
+        self._count(delta.completion_tokens)
+        if self._pieces is not None:
+            self._pieces.append([delta.text, [token.token_id for token in delta.tokens]])
+            if len(self._pieces) > MOST_PIECES:
+                self._pieces = None
+        self._move(TurnState.WRITING)
+
+    def _count(self, tokens: int) -> None:
+        self.message.details["completion_tokens"] = self._tokens + tokens
+
+    def _finish(self, delta: RequestFinished) -> None:
+        self._end(
+            {
+                "prompt_tokens": delta.usage.prompt_tokens,
+                "cached_tokens": delta.usage.cached_tokens,
+                "seconds_queued": delta.seconds_queued,
+                "seconds_to_first_token": delta.seconds_to_first_token,
+                "seconds_total": delta.seconds_total,
+                **self._steering_of(delta),
+            }
+        )
+
+    def _fail(self, delta: RequestFailed) -> None:
+        stopped = isinstance(delta.error, RequestCancelled)
+        self.error = None if stopped else delta.error
+        ending: dict[str, object] = {"finish_reason": "stopped"}
+        if not stopped:
+            ending = {"finish_reason": "error", "error": delta.error.one_line()}
+        self._end({**ending, **self._steering_of(delta)})
+
+    def _steering_of(self, delta: RequestFinished | RequestFailed) -> dict[str, object]:
+        """What steered an answer, as plain values, a circuit's name beside its id; and the headers a client gets."""
+        report = delta.steering.as_dict()
+        names = self._names()
+        for item in report["items"]:
+            if item["kind"] == "circuit" and item["id"] in names:
+                item["name"] = names[item["id"]]
+        told: dict[str, object] = {"steering": report, "rung": delta.rung}
+        if self._prepared is not None:
+            told["headers"] = self._headers(self._prepared, delta)
+        else:
+            self._early = delta
+        return told
+
+    def _headers(self, prepared: PreparedRequest, delta: RequestFinished | RequestFailed) -> dict[str, str]:
+        backend = str(self.message.details.get("backend", ""))
+        return answer_headers(prepared, backend, delta.steering, delta.rung)
+
+    def _end(self, details: dict[str, object]) -> None:
+        self.message.details.update(details)
+        if self._pieces is not None:
+            self.message.details["pieces"] = self._pieces
+        else:
+            self.message.details.pop("pieces", None)
+        self.inbox.close()
+        self._move(TurnState.IDLE)
+        self.ended.emit()
+
+    def _move(self, state: TurnState) -> None:
+        if state is not self.state:
+            self.state = state
+            self.moved.emit()

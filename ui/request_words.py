@@ -1,0 +1,117 @@
+"""Requests to the API in words; pure functions, one spelling for table and detail."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from engine.documents.evidence import rung_language
+from engine.events import RequestRecorded
+from ui.words import count
+
+KINDS = {
+    "/v1/chat/completions": "Chat",
+    "/v1/completions": "Completion",
+    "/v1/embeddings": "Embeddings",
+    "/v1/models": "List of models",
+    "/v1/messages": "Chat (Anthropic)",
+    "/v1/responses": "Response",
+}
+
+MEANINGS = {
+    "title": "a title for the conversation",
+    "tags": "tags for the conversation",
+    "follow-up": "questions to ask next",
+    "search query": "words to search for",
+    "image prompt": "a prompt for a picture",
+    "autocomplete": "a completion of what is being typed",
+    "emoji": "an emoji",
+    "tool choice": "a choice of tools",
+    "merge": "a summary of several answers",
+    "helper task": "a task of its own",
+}
+
+
+def moment(entry: RequestRecorded) -> str:
+    """When it arrived, by this machine's clock."""
+    return f"{datetime.fromisoformat(entry.at).astimezone():%H:%M:%S}"
+
+
+def asked_for(entry: RequestRecorded) -> str:
+    """What kind of request it is, and which side call."""
+    kind = KINDS.get(entry.path, f"{entry.method} {entry.path}")
+    if entry.mode == "scoring":
+        kind = "Scoring"
+    return f"{kind} · {entry.side_call}" if entry.side_call else kind
+
+
+def status(entry: RequestRecorded) -> str:
+    """How it stands or how it ended."""
+    if entry.status is None:
+        return "under way…"
+    if entry.error is not None:
+        return f"{entry.status} {entry.error}" if entry.status else entry.error
+    if entry.cut_short:
+        return "broken off"
+    return str(entry.status)
+
+
+def tone(entry: RequestRecorded) -> str:
+    """The colour of its status: quiet, good, warn or bad."""
+    if entry.status is None:
+        return "muted"
+    if entry.error is not None or entry.status >= 400:
+        return "bad" if entry.status >= 500 or entry.status < 400 else "warn"
+    return "warn" if entry.cut_short else "good"
+
+
+def steering(entry: RequestRecorded) -> str:
+    """The report as the client got it; a dash where there was none."""
+    return entry.steering or "–"
+
+
+def speed(entry: RequestRecorded) -> str:
+    """Tokens a second; a dash where none were written."""
+    return "–" if entry.tokens_per_second is None else f"{entry.tokens_per_second:.1f}"
+
+
+def ignored(entry: RequestRecorded) -> str:
+    """The fields nobody used."""
+    return ", ".join(entry.ignored_fields)
+
+
+def details(entry: RequestRecorded) -> list[tuple[str, str]]:
+    """Everything that is known of it, head by head; what is not known is left out."""
+    rows: list[tuple[str, str | None]] = [
+        ("Arrived", f"{datetime.fromisoformat(entry.at).astimezone():%d %b %Y %H:%M:%S}"),
+        ("Request", f"{entry.method} {entry.path}{' (streamed)' if entry.stream else ''}"),
+        ("Client", f"{entry.client} at {entry.remote}"),
+        ("Side call", f"asks for {MEANINGS.get(entry.side_call, entry.side_call)}" if entry.side_call else None),
+        ("Model", entry.model),
+        ("Status", status(entry)),
+        ("Field at fault", entry.param),
+        ("Took", None if entry.seconds is None else f"{entry.seconds:.2f} s"),
+        ("Waited in the queue", _seconds(entry.seconds_queued)),
+        ("To the first token", _seconds(entry.seconds_to_first_token)),
+        ("Tokens read", None if entry.prompt_tokens is None else count(entry.prompt_tokens)),
+        ("Tokens written", None if entry.completion_tokens is None else count(entry.completion_tokens)),
+        ("Tokens a second", None if entry.tokens_per_second is None else speed(entry)),
+        ("Written by", None if entry.backend is None else _backend(entry)),
+        ("Steering", entry.steering),
+        ("Evidence", None if entry.rung is None else rung_language(entry.rung)),
+        ("Ignored fields", ignored(entry) or None),
+    ]
+    return [(head, value) for head, value in rows if value]
+
+
+def as_text(entry: RequestRecorded) -> str:
+    """The details as lines, for copying."""
+    return "\n".join(f"{head}: {value}" for head, value in details(entry))
+
+
+def _seconds(value: float | None) -> str | None:
+    return None if value is None else f"{value:.2f} s"
+
+
+def _backend(entry: RequestRecorded) -> str:
+    words = {"cbm": "a shared batch (cbm)", "serial": "a pass of its own (serial)", "llamacpp": "llama.cpp"}
+    return words.get(entry.backend or "", entry.backend or "")

@@ -1,0 +1,237 @@
+"""The card through which models come in: files of this computer, what other programs keep, and the hub."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QButtonGroup, QLineEdit, QPushButton, QWidget
+
+from engine.actions.downloading.models import DownloadRequest
+from engine.actions.downloading.preview import ModelPreview
+from engine.models.on_disk import FoundModel
+from ui import shelf_words as words
+from ui import theme
+from ui.widgets.basics import Button, Card, ElidedLabel, Notice, column, label, line, pill
+from ui.words import count, parameters
+
+HUB, FOUND, FILES = 0, 1, 2
+AS_STORED = "as stored"
+
+
+class OfferRow(QWidget):
+    """Something that can be had: a name, a line about it, and a button."""
+
+    def __init__(self, name: str, about: str, button: Button | None, note: str = "") -> None:
+        super().__init__()
+        self.name, self.about, self.button = name, about, button
+        texts = column(spacing=1)
+        texts.addWidget(ElidedLabel(name, "strong"))
+        texts.addWidget(label(about, "small", wrap=True))
+        layout = line(spacing=theme.M)
+        layout.setContentsMargins(0, theme.XS, 0, theme.XS)
+        layout.addLayout(texts, 1)
+        if note:
+            layout.addWidget(pill(note, "quiet"))
+        if button is not None:
+            layout.addWidget(button)
+        self.setLayout(layout)
+
+
+class AddModels(Card):
+    """Shows what was found; says what the person wants with signals."""
+
+    preview_wanted = Signal(str, str)
+    """(repository, revision)."""
+    download = Signal(object)
+    """A :class:`DownloadRequest`."""
+    look = Signal()
+    take = Signal(str)
+    """A path to import."""
+    pick_folder = Signal()
+    pick_file = Signal()
+
+    def __init__(self) -> None:
+        super().__init__("Add a model")
+        self.tabs = QButtonGroup(self)
+        self.tabs.setExclusive(True)
+        self._ways: tuple[QWidget, ...] = ()
+        self.notice = Notice()
+        self.repo = QLineEdit()
+        self.repo.setPlaceholderText("owner/name, for example HuggingFaceTB/SmolLM2-360M-Instruct")
+        self.repo.setAccessibleName("Repository on the Hugging Face hub")
+        self.revision = QLineEdit()
+        self.revision.setPlaceholderText("main")
+        self.revision.setAccessibleName("Revision")
+        self.revision.setFixedWidth(120)
+        self.preview_button = Button("Look", "primary", "search", self._preview)
+        self.repo.returnPressed.connect(self._preview)
+        self.revision.returnPressed.connect(self._preview)
+        self.hub_about = label("", "muted", wrap=True)
+        self.offers: list[OfferRow] = []
+        self.found: list[OfferRow] = []
+        self.found_words = label("", "muted", wrap=True)
+        self.look_button = Button("Look again", "plain", "again", self.look.emit)
+        self._offers = column(spacing=0)
+        self._found = column(spacing=0)
+        self._build()
+
+    def show_tab(self, place: int) -> None:
+        """Open one of the three ways."""
+        self.tabs.button(place).setChecked(True)
+        for index, way in enumerate(self._ways):
+            way.setVisible(index == place)
+
+    # --- the hub ----------------------------------------------------------------------------------------------------
+
+    def show_looking(self) -> None:
+        """The hub is being asked."""
+        self.notice.hide()
+        self.preview_button.setEnabled(False)
+        self.hub_about.setText("Asking the hub…")
+        self._fill(self._offers, self.offers, [])
+
+    def show_preview(self, found: ModelPreview) -> None:
+        """What a repository holds, with a button for each thing that can be downloaded."""
+        self.preview_button.setEnabled(True)
+        parts = [found.repo_id]
+        if found.architecture:
+            parts.append(found.architecture)
+        if found.params:
+            parts.append(f"{parameters(found.params)} parameters")
+        if found.context_length:
+            parts.append(f"window {count(found.context_length)}")
+        parts.append(f"{count(len(found.files))} files, {words.size(found.total_bytes)}")
+        if found.gated:
+            parts.append("gated: its authors ask for consent first")
+        self.hub_about.setText(" · ".join(parts))
+        rows: list[OfferRow] = []
+        if found.has_checkpoint and found.problem is None:
+            for level in (None, *(each.quantization for each in found.estimates if each.quantization in ("Q8", "Q4"))):
+                rows.append(self._checkpoint_offer(found, level))
+        for quant in found.gguf_quants:
+            asked = DownloadRequest(found.repo_id, found.revision, gguf_label=quant.label, gguf_files=quant.files)
+            parts_words = f", {len(quant.files)} files" if quant.is_split else ""
+            about = f"GGUF · {words.size(quant.total_bytes)} to download{parts_words} · {words.hub_terms(quant.memory)}"
+            rows.append(OfferRow(quant.label, about, self._download_button(quant.label, asked)))
+        self._fill(self._offers, self.offers, rows)
+        if found.problem is not None:
+            self.notice.show_words(f"The checkpoint there cannot be run: {found.problem}", "warn")
+        elif not rows:
+            self.notice.show_words("There is no model in it that this program can run.", "warn")
+
+    def show_hub_error(self, said: str) -> None:
+        """Why there is nothing to show."""
+        self.preview_button.setEnabled(True)
+        self.hub_about.setText("")
+        self.notice.show_words(said)
+
+    def _checkpoint_offer(self, found: ModelPreview, level: str | None) -> OfferRow:
+        estimates = {each.quantization: each for each in found.estimates}
+        stored = next(iter(found.estimates), None)
+        shown = estimates.get(level or "FP16", stored)
+        size = words.size(found.download_bytes)
+        about = f"transformers · {size} to download"
+        if shown is not None:
+            about += f" · {words.hub_terms(shown.memory)}"
+        name = f"Checkpoint, {AS_STORED}" if level is None else f"Checkpoint, held as {level}"
+        asked = DownloadRequest(found.repo_id, found.revision, quantization=level)
+        return OfferRow(name, about, self._download_button(name, asked))
+
+    def _download_button(self, name: str, asked: DownloadRequest) -> Button:
+        made = Button("Download", "plain", "download", lambda: self.download.emit(asked))
+        made.setAccessibleName(f"Download {name}")
+        return made
+
+    def _preview(self) -> None:
+        repo = self.repo.text().strip().removeprefix("https://huggingface.co/").strip("/")
+        if repo:
+            self.preview_wanted.emit(repo, self.revision.text().strip() or "main")
+
+    # --- this computer ----------------------------------------------------------------------------------------------
+
+    def show_looking_around(self) -> None:
+        """Other programs' folders are being looked through."""
+        self.look_button.setEnabled(False)
+        self.found_words.setText("Looking in the Hugging Face cache and the folders of LM Studio and Ollama…")
+        self.found_words.show()
+
+    def show_found(self, found: Sequence[FoundModel]) -> None:
+        """Models that other programs keep."""
+        self.look_button.setEnabled(True)
+        rows = []
+        for each in found:
+            kind = "GGUF" if each.kind == "gguf" else "transformers"
+            button = None
+            if not each.on_shelf:
+                path = str(each.path)
+                button = Button("Add", on_click=partial(self.take.emit, path))
+                button.setAccessibleName(f"Add {each.name}")
+            about = f"{each.origin} · {kind} · {words.size(each.size_bytes)}"
+            rows.append(OfferRow(each.name, about, button, "on the shelf" if each.on_shelf else ""))
+        self._fill(self._found, self.found, rows)
+        self.found_words.setText(
+            "They stay where they are and take no more room on the disk."
+            if rows
+            else "Nothing was found in the Hugging Face cache and the folders of LM Studio and Ollama."
+        )
+
+    # --- layout -----------------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def _fill(layout: object, rows: list[OfferRow], made: Sequence[OfferRow]) -> None:
+        for row in rows:
+            layout.removeWidget(row)  # type: ignore[attr-defined]
+            row.hide()
+            row.deleteLater()
+        rows[:] = made
+        for row in made:
+            layout.addWidget(row)  # type: ignore[attr-defined]
+
+    def _build(self) -> None:
+        tab_line = line(spacing=theme.M)
+        for place, title in ((HUB, "From the hub"), (FOUND, "Found on this computer"), (FILES, "A folder or file")):
+            tab = QPushButton(title)
+            tab.setProperty("look", "tab")
+            tab.setCheckable(True)
+            tab.setCursor(Qt.CursorShape.PointingHandCursor)
+            self.tabs.addButton(tab, place)
+            tab_line.addWidget(tab)
+        tab_line.addStretch(1)
+        self.tabs.idClicked.connect(self.show_tab)
+        hub, found, files = QWidget(), QWidget(), QWidget()
+        inside = column()
+        across = line()
+        across.addWidget(self.repo, 1)
+        across.addWidget(self.revision)
+        across.addWidget(self.preview_button)
+        inside.addLayout(across)
+        inside.addWidget(self.hub_about)
+        inside.addLayout(self._offers)
+        hub.setLayout(inside)
+        inside = column()
+        inside.addWidget(self.found_words)
+        inside.addLayout(self._found)
+        inside.addLayout(line(self.look_button, None))
+        found.setLayout(inside)
+        inside = column()
+        inside.addWidget(
+            label(
+                "A folder with a transformers checkpoint, or a GGUF file. It stays where it is and is never changed. "
+                "You can also drop it anywhere on this page.",
+                "muted",
+                wrap=True,
+            )
+        )
+        folder = Button("Choose a folder…", "plain", "folder", self.pick_folder.emit)
+        file = Button("Choose a GGUF file…", "plain", "folder", self.pick_file.emit)
+        inside.addLayout(line(folder, file, None))
+        files.setLayout(inside)
+        self.body.addLayout(tab_line)
+        self.body.addWidget(self.notice)
+        # Not a stack, which is as high as its highest page.
+        self._ways = (hub, found, files)
+        for way in self._ways:
+            self.body.addWidget(way)
+        self.show_tab(HUB)

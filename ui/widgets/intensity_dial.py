@@ -1,0 +1,319 @@
+"""The dial: how strongly a profile, cluster or circuit steers (λ), as a slider with marks and a number."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, QTimer, Signal
+from PySide6.QtGui import QFocusEvent, QFontMetrics, QHelpEvent, QPainter, QPaintEvent, QWheelEvent
+from PySide6.QtWidgets import QDoubleSpinBox, QHBoxLayout, QSizePolicy, QSlider, QToolTip, QVBoxLayout, QWidget
+
+from ui import theme
+from ui.steering_words import strength
+from ui.widgets.basics import label
+
+HUNDREDTHS = 100
+"""Slider steps to an intensity of 1."""
+STEP = 0.05
+PAGE = 0.25
+LEAST, GREATEST = 0.0, 2.0
+HANDLE = 20
+FIELD_WIDTH = 76
+PAUSE_MS = 600
+"""Key presses nearer together than this settle together."""
+TICK = 5
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A place on the track with a name; marks of a higher ``weight`` keep their word where two would overlap."""
+
+    value: float
+    word: str
+    told: str
+    weight: int = 0
+
+
+class DialTrack(QSlider):
+    """The slider itself: its fill begins at zero, and what lies beyond the cliff is drawn as a warning."""
+
+    left = Signal()
+    """The keyboard went elsewhere."""
+
+    def __init__(self) -> None:
+        super().__init__(Qt.Orientation.Horizontal)
+        self.setObjectName("centred")
+        self.setSingleStep(round(STEP * HUNDREDTHS))
+        self.setPageStep(round(PAGE * HUNDREDTHS))
+        self.setRange(round(LEAST * HUNDREDTHS), round(GREATEST * HUNDREDTHS))
+        self.cliff: float | None = None
+        theme.current().changed.connect(self.update)
+
+    def place(self, value: float) -> float:
+        """Where on the track a value lies, in pixels from the left."""
+        low, high = self.minimum(), self.maximum()
+        share = 0.0 if high <= low else (value * HUNDREDTHS - low) / (high - low)
+        return HANDLE / 2 + min(1.0, max(0.0, share)) * (self.width() - HANDLE)
+
+    def wheelEvent(self, event: QWheelEvent) -> None:
+        """Leave the wheel to the page."""
+        event.ignore()
+
+    def focusOutEvent(self, event: QFocusEvent) -> None:
+        """What was turned by keys is settled."""
+        super().focusOutEvent(event)
+        self.left.emit()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """Draw groove, warning and fill, then let the style put the handle on it."""
+        look, able = theme.current(), self.isEnabled()
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setPen(Qt.PenStyle.NoPen)
+        middle = self.height() / 2
+        painter.setBrush(look.colour("line_strong"))
+        painter.drawRoundedRect(QRectF(0, middle - 2, self.width(), 4), 2, 2)
+        end = self.place(self.value() / HUNDREDTHS)
+        painter.setBrush(look.colour("accent" if able else "disabled"))
+        painter.drawRoundedRect(QRectF(0, middle - 2, end, 4), 2, 2)
+        if self.cliff is not None:
+            start = self.place(self.cliff)
+            painter.setBrush(look.colour("bad" if able else "disabled"))
+            painter.drawRoundedRect(QRectF(start, middle - 2, self.width() - start, 4), 2, 2)
+        painter.end()
+        super().paintEvent(event)
+
+
+class DialMarks(QWidget):
+    """Ticks and words under the track; a word that would run into a weightier one is left to the tooltip."""
+
+    def __init__(self, track: DialTrack) -> None:
+        super().__init__()
+        self._track = track
+        self.marks: tuple[Mark, ...] = ()
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        theme.current().changed.connect(self.update)
+
+    def show_marks(self, marks: tuple[Mark, ...]) -> None:
+        """Show other marks; without any the widget takes no room."""
+        self.marks = marks
+        self.updateGeometry()
+        self.update()
+
+    def sizeHint(self) -> QSize:
+        """A line of the smallest type under the ticks."""
+        if not self.marks:
+            return QSize(0, 0)
+        return QSize(120, TICK + QFontMetrics(theme.current().font("caption")).height())
+
+    def shown_words(self) -> list[tuple[float, str]]:
+        """The words there is room for, each with its left edge in pixels."""
+        metrics = QFontMetrics(theme.current().font("caption"))
+        taken: list[tuple[float, float, str]] = []
+        for mark in sorted(self.marks, key=lambda each: -each.weight):
+            wide = metrics.horizontalAdvance(mark.word)
+            left = min(max(0.0, self._track.place(mark.value) - wide / 2), max(0.0, self.width() - wide))
+            if all(left > end + theme.XS or left + wide < start - theme.XS for start, end, _word in taken):
+                taken.append((left, left + wide, mark.word))
+        return [(start, word) for start, _end, word in sorted(taken)]
+
+    def paintEvent(self, _event: QPaintEvent) -> None:
+        """Draw the ticks and the words that have room."""
+        if not self.marks:
+            return
+        look = theme.current()
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setFont(look.font("caption"))
+        painter.setPen(look.colour("muted"))
+        for mark in self.marks:
+            x = self._track.place(mark.value)
+            painter.drawLine(QPointF(x, 0), QPointF(x, TICK - 1))
+        base = TICK + QFontMetrics(painter.font()).ascent()
+        for left, word in self.shown_words():
+            painter.drawText(QPointF(left, base), word)
+        painter.end()
+
+    def event(self, event: QEvent) -> bool:
+        """Say what the nearest mark means."""
+        if isinstance(event, QHelpEvent) and self.marks:
+            near = min(self.marks, key=lambda mark: abs(self._track.place(mark.value) - event.pos().x()))
+            QToolTip.showText(event.globalPos(), near.told, self)
+            return True
+        return super().event(event)
+
+
+class DialField(QDoubleSpinBox):
+    """λ as a number; the wheel scrolls the page."""
+
+    stepped = Signal()
+    """A key or button moved it by a step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setDecimals(2)
+        self.setSingleStep(STEP)
+        self.setFixedWidth(FIELD_WIDTH)
+        self.setAlignment(Qt.AlignmentFlag.AlignRight)
+        self.lineEdit().setTextMargins(0, 0, theme.S, 0)
+
+    def stepBy(self, steps: int) -> None:
+        """Also say that it was a step and not typing."""
+        super().stepBy(steps)
+        self.stepped.emit()
+
+    def wheelEvent(self, event: QWheelEvent) -> None:
+        """Leave the wheel to the page."""
+        event.ignore()
+
+
+class IntensityDial(QWidget):
+    """λ as a slider and a number. ``name`` is what screen readers call it.
+
+    A person's turn is said twice: :attr:`moved` while it lasts, :attr:`settled` once it ends. Values set by the program
+    are not said, and do not pull the handle out of a person's hand.
+    """
+
+    moved = Signal(float)
+    settled = Signal(float)
+
+    def __init__(self, name: str = "Intensity λ") -> None:
+        super().__init__()
+        self._value = 1.0
+        self._unsettled = False
+        self._held = 0
+        self.track = DialTrack()
+        self.marks = DialMarks(self.track)
+        self.field = DialField()
+        for part in (self, self.track, self.field):
+            part.setAccessibleName(name)
+        self.setFocusProxy(self.track)
+        self._pause = QTimer(self)
+        self._pause.setSingleShot(True)
+        self._pause.setInterval(PAUSE_MS)
+        self._pause.timeout.connect(self._settle)
+        self._build()
+        self.set_range(LEAST, GREATEST)
+        self.track.valueChanged.connect(self._on_track)
+        self.track.sliderReleased.connect(self._settle)
+        self.track.left.connect(self._settle)
+        self.field.valueChanged.connect(self._on_field)
+        self.field.stepped.connect(self._pause.start)
+        self.field.editingFinished.connect(self._settle)
+
+    def set_range(
+        self,
+        minimum: float,
+        maximum: float,
+        *,
+        default: float | None = None,
+        onset: float | None = None,
+        sweet_spot: float | None = None,
+        cliff: float | None = None,
+    ) -> None:
+        """Let the dial run from ``minimum``, or 0 where that is lower, to ``maximum``; the rest are marks on the track.
+
+        Raises ValueError for what is not finite and for an empty range.
+        """
+        low = min(0.0, minimum)
+        if not (math.isfinite(minimum) and math.isfinite(maximum)) or maximum <= low:
+            raise ValueError(f"no range of a dial: {minimum} to {maximum}")
+        wanted = (
+            (default, "default", "where the document sets it", 1),
+            (onset, "onset", "where an effect begins", 2),
+            (sweet_spot, "sweet spot", "where it works best", 4),
+            (cliff, "cliff", "from here on text falls apart", 3),
+        )
+        marks = tuple(
+            Mark(value, word, f"λ {strength(value)}, {word}: {told}, by the author's measurement", weight)
+            if word != "default"
+            else Mark(value, word, f"λ {strength(value)}: {told}", weight)
+            for value, word, told, weight in wanted
+            if value is not None and low <= value <= maximum and not (word == "default" and value == sweet_spot)
+        )
+        self.track.cliff = cliff if cliff is not None and low <= cliff < maximum else None
+        for part in (self.track, self.field):
+            part.blockSignals(True)
+        self.track.setRange(round(low * HUNDREDTHS), round(maximum * HUNDREDTHS))
+        self.field.setRange(low, maximum)
+        for part in (self.track, self.field):
+            part.blockSignals(False)
+        self._value = min(max(self._value, low), maximum)
+        self._show()
+        self.marks.show_marks(marks)
+        self.track.update()
+
+    def set_value(self, value: float) -> None:
+        """Show the λ that holds, unless a person is turning the dial. Says nothing."""
+        if self._unsettled or self._held or self.track.isSliderDown():
+            return
+        if math.isfinite(value):
+            self._value = min(max(value, self.field.minimum()), self.field.maximum())
+        self._show()
+
+    def value(self) -> float:
+        """λ as it is on screen, unrounded where the program set it."""
+        return self._value
+
+    def hold(self, on: bool) -> None:
+        """Show no other value while a person's is on its way to the engine; each ``True`` needs its ``False``."""
+        self._held += 1 if on else -1
+
+    def let_go(self) -> None:
+        """Forget a turn that was not said as settled: the dial is about something else now."""
+        self._unsettled = False
+        self._pause.stop()
+
+    # --- inside -----------------------------------------------------------------------------------------------------
+
+    def _build(self) -> None:
+        column = QVBoxLayout()
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        column.addWidget(self.track)
+        column.addWidget(self.marks)
+        layout = QHBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(theme.M)
+        top = Qt.AlignmentFlag.AlignTop
+        sign = label("λ", "muted")
+        sign.setFixedHeight(self.field.sizeHint().height())
+        layout.addWidget(sign, 0, top)
+        layout.addLayout(column, 1)
+        layout.addWidget(self.field, 0, top)
+        self.track.setFixedHeight(self.field.sizeHint().height())
+
+    def _on_track(self, hundredths: int) -> None:
+        value = hundredths / HUNDREDTHS
+        if self.track.isSliderDown():
+            value = min(max(round(value / STEP) * STEP, self.field.minimum()), self.field.maximum())
+        else:
+            self._pause.start()
+        self._turn(value)
+
+    def _on_field(self, value: float) -> None:
+        self._turn(value)
+
+    def _turn(self, value: float) -> None:
+        self._value = round(value, 2)
+        self._unsettled = True
+        self._show()
+        self.moved.emit(self._value)
+
+    def _settle(self) -> None:
+        if self._unsettled and not self.track.isSliderDown():
+            self._unsettled = False
+            self._pause.stop()
+            self.settled.emit(self._value)
+
+    def _show(self) -> None:
+        """Both parts show the value; a number that is being typed is left alone."""
+        self.track.blockSignals(True)
+        self.track.setValue(round(self._value * HUNDREDTHS))
+        self.track.blockSignals(False)
+        self.track.update()
+        if round(self.field.value(), 2) != round(self._value, 2):
+            self.field.blockSignals(True)
+            self.field.setValue(self._value)
+            self.field.blockSignals(False)

@@ -1,0 +1,60 @@
+"""A short message that passes: in the lower right corner over the page, so that nothing moves when it comes or goes."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QEvent, QObject, Qt, QTimer
+from PySide6.QtGui import QMouseEvent
+from PySide6.QtWidgets import QFrame, QWidget
+
+from ui import theme
+from ui.widgets.basics import column, label
+
+WIDTH = 252
+PASSES_MS = 6_000
+
+
+class PassingWord(QFrame):
+    """Lies over its parent; a click takes it away."""
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.hide()
+        self._around = parent
+        self.setObjectName("passing")
+        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground, True)
+        self.words = label("", "small", wrap=True)
+        inside = column(margins=(theme.M, theme.S, theme.M, theme.S))
+        inside.addWidget(self.words)
+        self.setLayout(inside)
+        self._inside = inside
+        self.setFixedWidth(WIDTH)
+        self._timer = QTimer(self)
+        self._timer.setSingleShot(True)
+        self._timer.setInterval(PASSES_MS)
+        self._timer.timeout.connect(self.hide)
+        parent.installEventFilter(self)
+
+    def show_words(self, words: str) -> None:
+        """Show ``words`` for a while; nothing where they are empty."""
+        self.words.setText(words)
+        self.setVisible(bool(words))
+        if words:
+            self._place()
+            self.raise_()
+            self._timer.start()
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        """Go."""
+        event.accept()
+        self.hide()
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """Stay in the corner."""
+        if event.type() == QEvent.Type.Resize and self.isVisible():
+            self._place()
+        return super().eventFilter(watched, event)
+
+    def _place(self) -> None:
+        around = self._around
+        self.setFixedHeight(self._inside.totalHeightForWidth(WIDTH))
+        self.move(around.width() - WIDTH - theme.L, around.height() - self.height() - theme.L)

@@ -1,0 +1,58 @@
+"""How sure anyone is about a circuit: the evidence phrase of its rung, word for word."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QEvent
+from PySide6.QtWidgets import QLabel, QSizePolicy
+
+from engine.documents.evidence import TOP_RUNG, rung_language, rung_next_step
+from ui.widgets.basics import label, set_pill
+
+RUNG_TONES = ("quiet", "warn", "info", "good")
+"""The tone of a pill, and of an edge in a drawing, for rungs 0 to 3."""
+
+
+def next_words(rung: int) -> str:
+    """What would lift a circuit from ``rung``, as a sentence; it never spells a phrase that is not earned yet."""
+    if rung >= TOP_RUNG:
+        return "This is the top rung."
+    return f"To reach rung {rung + 1}: {rung_next_step(rung)}."
+
+
+class RungBadge(QLabel):
+    """A pill with the phrase of a rung; without a rung it shows nothing, since that is not rung 0."""
+
+    def __init__(self, rung: int | None = None) -> None:
+        super().__init__()
+        made = label("", "pill")
+        self.setTextFormat(made.textFormat())
+        self.setProperty("look", "pill")
+        self.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Maximum)
+        self._rung: int | None = None
+        self.show_rung(rung)
+
+    @property
+    def rung(self) -> int | None:
+        """Which rung is shown."""
+        return self._rung
+
+    def show_rung(self, rung: int | None) -> None:
+        """Show the phrase of rung 0 to 3; nothing for None."""
+        self._rung = rung
+        words = "" if rung is None else rung_language(rung)
+        set_pill(self, words, "quiet" if rung is None else RUNG_TONES[rung])
+        self.setToolTip("" if rung is None else f"Evidence rung {rung} of {TOP_RUNG}. {next_words(rung)}")
+        self.setAccessibleName("" if rung is None else f"Evidence: {words}")
+        self._obey()
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Come into sight once there is a parent to be seen in."""
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.ParentChange:
+            self._obey()
+
+    def _obey(self) -> None:
+        if self._rung is None:
+            self.hide()
+        elif self.parentWidget() is not None:
+            self.show()

@@ -1,0 +1,61 @@
+"""The card about the Hugging Face hub: the token, and room for the settings that belong to it."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QLineEdit
+
+from ui import theme
+from ui.services import TokenState
+from ui.widgets.basics import Button, Card, Notice, column, label, line, pill, rule, set_pill
+
+FIELD_WIDTH = 260
+
+
+class TokenCard(Card):
+    """Takes a token and says where it is kept; never shows it again."""
+
+    saved = Signal(str)
+    forgotten = Signal()
+
+    def __init__(self) -> None:
+        super().__init__("Hugging Face")
+        self.state = pill()
+        self.words = label("", "caption", wrap=True)
+        self.field = QLineEdit()
+        self.field.setEchoMode(QLineEdit.EchoMode.Password)
+        self.field.setPlaceholderText("hf_…")
+        self.field.setAccessibleName("Hugging Face token")
+        self.field.setFixedWidth(FIELD_WIDTH)
+        self.field.returnPressed.connect(self._save)
+        self.save_button = Button("Save", on_click=self._save)
+        self.forget_button = Button("Forget it", "quiet", on_click=self.forgotten.emit)
+        self.notice = Notice()
+        self.rows = column(spacing=0)
+        texts = column(spacing=2)
+        texts.addLayout(line(label("Token", "strong"), self.state, None, spacing=theme.M))
+        texts.addWidget(
+            label("Wanted for gated and private models. Any token with the right to read will do.", "muted", wrap=True)
+        )
+        texts.addWidget(self.words)
+        across = line(spacing=theme.M)
+        across.addLayout(texts, 1)
+        for part in (self.field, self.save_button, self.forget_button):
+            across.addWidget(part)
+        self.body.addLayout(across)
+        self.body.addWidget(self.notice)
+        self.body.addWidget(rule())
+        self.body.addLayout(self.rows)
+
+    def show_state(self, state: TokenState) -> None:
+        """Whether there is a token, and where."""
+        set_pill(self.state, "kept" if state.known else "none", "good" if state.known else "quiet")
+        self.words.setText(state.words)
+        self.field.setEnabled(not state.locked)
+        self.save_button.setEnabled(not state.locked)
+        self.forget_button.setVisible(state.known and not state.locked)
+
+    def _save(self) -> None:
+        if text := self.field.text().strip():
+            self.notice.hide()
+            self.saved.emit(text)
