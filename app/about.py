@@ -17,8 +17,14 @@ def versions() -> dict[str, str]:
     """
     found = {NAME: VERSION, "Python": platform.python_version()}
     for library in LIBRARIES:
-        try:
-            found[library] = metadata.version(library)
-        except metadata.PackageNotFoundError:
-            continue
+        if (version := version_of(library)) is not None:
+            found[library] = version
     return found
+
+
+def version_of(distribution: str) -> str | None:
+    """The version of an installed distribution; None when it is not there."""
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None

@@ -22,7 +22,10 @@ EPILOG = "Without a command the window opens. Settings can also come from the en
 
 def parse(arguments: Sequence[str]) -> Options:
     """The command line as a value. Ends the process with status 2 and a usage line when it makes no sense."""
-    return Options(**vars(_parser().parse_args(arguments, argparse.Namespace(command="gui"))))
+    given = vars(_parser().parse_args(arguments, argparse.Namespace(command="gui")))
+    # A second start hands them to the first one's window, whose working directory is another.
+    given["files"] = tuple(file.expanduser().absolute() for file in given.get("files", ()))
+    return Options(**given)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
@@ -84,7 +87,13 @@ def _end(number: int, _frame: object) -> None:
 
 
 def _write_text_anywhere() -> None:
-    """A terminal that cannot show a character must not end the program."""
+    """A terminal that cannot show a character must not end the program, nor must the lack of one.
+
+    A windowed program on Windows has no streams at all.
+    """
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 (open as long as the program runs)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
@@ -125,7 +134,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"{about.NAME} {about.VERSION}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    commands.add_parser("gui", parents=[faces], help="open the window (the default)")
+    window = commands.add_parser("gui", parents=[faces], help="open the window (the default)")
+    window.add_argument("files", type=Path, nargs="*", metavar="FILE", help="documents to import: clusters, circuits")
     commands.add_parser("serve", parents=[faces], help="run the server without a window")
     commands.add_parser("doctor", parents=[faces], help="say what works here and what does not")
     demo = commands.add_parser("demo", parents=[shared], help="install, check or remove the demo model")

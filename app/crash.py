@@ -1,7 +1,8 @@
 """Exceptions nobody caught become a report in ``logs/``: the traceback, versions and the last log lines.
 
 Covers the main thread, other threads, and exceptions Python can only mention (in ``__del__`` and callbacks from C). A
-crash of the interpreter itself leaves its stacks in ``logs/faults.txt``.
+crash of the interpreter itself leaves its stacks in ``logs/faults.txt``; the next start makes a report of them. What is
+there to be read is found by :func:`newest_since`.
 """
 
 from __future__ import annotations
@@ -20,12 +21,16 @@ from types import TracebackType
 from typing import IO, Any
 
 from app.about import versions
+from app.logs import FILE_NAME as LOG
 
 log = logging.getLogger(__name__)
 
 FAULTS = "faults.txt"
+FATAL = ("Fatal Python error", "Windows fatal exception: access violation", "Windows fatal exception: stack overflow")
+"""What the interpreter writes when it goes down. On Windows it also notes exceptions that others handle."""
 REPORTS_PER_RUN = 20
 """A failing timer must not fill the disk."""
+LINES_OF_LOG = 200
 
 Told = Callable[[Path], None]
 
@@ -47,6 +52,7 @@ class CrashReporter:
         sys.excepthook = self._on_main
         threading.excepthook = self._on_thread
         sys.unraisablehook = self._on_unraisable
+        self._keep_faults()
         try:
             self._faults = (self._folder / FAULTS).open("w", encoding="utf-8")
             faulthandler.enable(self._faults)
@@ -84,9 +90,29 @@ class CrashReporter:
             self._told(path)
         return path
 
+    def _keep_faults(self) -> None:
+        """Make a report of the stacks a crashed interpreter left behind."""
+        faults = self._folder / FAULTS
+        try:
+            stacks = faults.read_text(encoding="utf-8", errors="replace") if faults.is_file() else ""
+            if not any(word in stacks for word in FATAL):
+                return
+            when = datetime.datetime.fromtimestamp(faults.stat().st_mtime).astimezone()
+            facts = [*_versions(), f"Time: {when.isoformat()}", "Where: the interpreter itself"]
+            kept = self._tail_of_log()
+            text = "\n".join([*facts, "", stacks, "Last log lines:", *kept, ""])
+            (self._folder / f"crash-{when:%Y%m%d-%H%M%S}-fault.txt").write_text(text, encoding="utf-8")
+        except OSError as error:
+            log.warning("the stacks of the last crash could not be kept: %s", error)
+
+    def _tail_of_log(self) -> list[str]:
+        """The last lines of the log file, which this run has not written into yet."""
+        file = self._folder / LOG
+        lines = file.read_text(encoding="utf-8", errors="replace").splitlines() if file.is_file() else []
+        return lines[-LINES_OF_LOG:]
+
     def _text(self, error: BaseException, where: str, now: datetime.datetime) -> str:
-        facts = [f"{name}: {version}" for name, version in versions().items()]
-        facts += [f"System: {platform.platform()}", f"Time: {now.isoformat()}", f"Where: {where}"]
+        facts = [*_versions(), f"Time: {now.isoformat()}", f"Where: {where}"]
         trace = "".join(traceback.format_exception(error))
         return "\n".join([*facts, "", trace, "Last log lines:", *self._tail(), ""])
 
@@ -106,6 +132,19 @@ class CrashReporter:
     def _on_unraisable(self, facts: Any) -> None:
         if isinstance(facts.exc_value, Exception):
             self.report(facts.exc_value, f"{facts.err_msg or 'ignored in'} {facts.object!r}")
+
+
+def _versions() -> list[str]:
+    return [*(f"{name}: {version}" for name, version in versions().items()), f"System: {platform.platform()}"]
+
+
+def newest_since(folder: Path, seen: str = "") -> Path | None:
+    """The newest report in ``folder`` whose name comes after ``seen``; None when there is none.
+
+    Names begin with the time, so that they sort by it.
+    """
+    names = sorted(path.name for path in folder.glob("crash-*.txt"))
+    return folder / names[-1] if names and names[-1] > seen else None
 
 
 def install(folder: Path, tail: Callable[[], list[str]]) -> CrashReporter:

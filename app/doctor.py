@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import os
 import platform
 import shutil
@@ -15,6 +15,8 @@ from pathlib import Path
 import psutil
 
 from app import about, system_libraries
+from app.demo.fetch import wheel_is_here
+from app.demo.index import content_is_current, pack_folder
 from app.demo.pack import SMOLLM2, status
 from app.instance import Holder, current_holder
 from app.options import Options
@@ -22,13 +24,14 @@ from app.paths import Paths
 from app.settings import Settings
 from app.startup import settings_of
 from engine.errors import MillmError
+from engine.models import engines
 
 GB = 1e9
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One line. ``bad`` means the program cannot do its main work like this."""
+    """One line; an empty topic goes on with the line before. ``bad``: the program cannot do its main work like this."""
 
     topic: str
     text: str
@@ -40,7 +43,8 @@ def run(options: Options) -> int:
     worst = 0
     for finding in examine(options):
         mark = "!" if finding.bad else " "
-        print(f"{mark} {finding.topic + ':':<16} {finding.text}", flush=True)
+        topic = f"{finding.topic}:" if finding.topic else ""
+        print(f"{mark} {topic:<20} {finding.text}", flush=True)
         worst = max(worst, int(finding.bad))
     return worst
 
@@ -49,9 +53,10 @@ def examine(options: Options) -> Iterator[Finding]:
     """Look at everything, one finding after the other."""
     for name, version in about.versions().items():
         yield Finding(name, version)
-    yield Finding("Interpreter", sys.executable)
+    yield _build()
     yield from _machine()
     yield from _engines()
+    yield from _formats()
     yield from _window()
     paths = Paths.find(options.data_dir)
     holder = current_holder(paths)
@@ -63,6 +68,12 @@ def examine(options: Options) -> Iterator[Finding]:
         return
     yield Finding("Settings", f"read ({paths.settings_file if paths.settings_file.exists() else 'no settings file'})")
     yield _port(settings, holder)
+
+
+def _build() -> Finding:
+    if getattr(sys, "frozen", False):
+        return Finding("Build", f"installed program, {sys.executable}")
+    return Finding("Build", f"from its source, with {sys.executable}")
 
 
 def _machine() -> Iterator[Finding]:
@@ -82,10 +93,27 @@ def _engines() -> Iterator[Finding]:
     else:
         yield Finding("Engine", f"transformers {transformers.__version__} on torch {torch.__version__}")
         yield Finding("Devices", ", ".join(_devices()))
-    if importlib.util.find_spec("llama_cpp") is None:
-        yield Finding("Engine (GGUF)", "not usable: this version cannot run GGUF files yet")
+    yield Finding("Engine (GGUF)", engines.examine_gguf_engine().in_words())
+    yield Finding("Quantisation", engines.quantizer_in_words())
+
+
+def _formats() -> Iterator[Finding]:
+    """Which SAEs and which answers in a form of their own can be had."""
+    try:
+        from engine.saes.architectures import RULES
+        from engine.saes.formats import FORMATS
+    except (ImportError, OSError) as error:
+        yield Finding("SAE formats", f"none can be read: {error}", bad=True)
     else:
-        yield Finding("Engine (GGUF)", "llama-cpp-python is installed, but this version cannot run GGUF files yet")
+        kinds = ", ".join(kind.value for kind in RULES)
+        yield Finding("SAE formats", f"{', '.join(each.LABEL for each in FORMATS)}; {kinds}")
+        yield Finding("", "not usable: transcoders, crosscoders and temporal SAEs, which do not write where they read")
+    try:
+        importlib.import_module("llguidance")
+    except (ImportError, OSError) as error:
+        yield Finding("Structured output", f"not usable: llguidance cannot be imported: {error}")
+    else:
+        yield Finding("Structured output", f"llguidance {about.version_of('llguidance') or ''}".rstrip())
 
 
 def _devices() -> list[str]:
@@ -100,6 +128,7 @@ def _devices() -> list[str]:
 
 
 def _window() -> Iterator[Finding]:
+    """Whether a window can open, and through which of Qt's platforms."""
     screen = system_libraries.has_display()
     lacking = system_libraries.missing(screen=screen and system_libraries.needs_x())
     if lacking:
@@ -107,11 +136,14 @@ def _window() -> Iterator[Finding]:
     elif not screen:
         yield Finding("Window", system_libraries.NO_DISPLAY)
     else:
-        yield Finding("Window", "Qt has all it needs")
+        yield Finding("Window", f"Qt has all it needs; it will use {system_libraries.platform()}")
 
 
 def _data_directory(paths: Paths, holder: Holder | None) -> Iterator[Finding]:
     where = paths.data_dir
+    if paths.remembered and not where.is_dir():
+        yield Finding("Data directory", f"{where}, chosen at the first start, is not there", bad=True)
+        return
     existing: Path = where
     while not existing.exists() and existing != existing.parent:
         existing = existing.parent
@@ -127,8 +159,19 @@ def _data_directory(paths: Paths, holder: Holder | None) -> Iterator[Finding]:
     used = f"in use by {holder.in_words()}" if holder else "not in use"
     made = "" if where.exists() else ", made at the first start"
     yield Finding("Data directory", f"{where} ({used}; {free / GB:.1f} GB free{made})")
-    demo = status(paths)
-    yield Finding("Demo model", f"{SMOLLM2.model_name} is {'installed' if demo.installed else 'not installed'}")
+    yield Finding("Demo model", _demo(paths))
+    reports = sorted(paths.logs.glob("crash-*.txt")) if paths.logs.is_dir() else []
+    if reports:
+        yield Finding("Crash reports", f"{len(reports)}, the newest {reports[-1]}")
+
+
+def _demo(paths: Paths) -> str:
+    if not status(paths).installed:
+        came = "; its file came with this program" if wheel_is_here(pack_folder()) else ""
+        return f"{SMOLLM2.model_name} is not installed{came}"
+    if not content_is_current(paths.database):
+        return f"{SMOLLM2.model_name} is installed without its SAEs and documents: demo install adds them"
+    return f"{SMOLLM2.model_name} is installed, with its SAEs and documents"
 
 
 def _port(settings: Settings, holder: Holder | None) -> Finding:

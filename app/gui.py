@@ -13,43 +13,58 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from types import FrameType
 
 from PySide6.QtCore import QEvent, QObject, QSocketNotifier, Qt, QTimer, Signal, Slot
+from PySide6.QtGui import QFileOpenEvent
 from PySide6.QtWidgets import QApplication, QMessageBox
 
-from app import about
+from app import about, crash, first_run
+from app.demo.facts import demo_facts
 from app.demo.pack import SMOLLM2
 from app.instance import Holder, ask_to_show, current_holder
 from app.late_server import LateServer
+from app.network import Network
 from app.options import Options
 from app.paths import Paths
 from app.quitter import Quitter
+from app.settings_store import SettingsStore
 from app.startup import Program, choose_model, opened, start_engine
+from app.token_store import TokenStore
+from engine.config import EngineSettings
 from engine.errors import DataDirectoryInUse, MillmError
 from engine.events import Event, ModelLoadError, ModelsChanged, ServerStateChanged
 from ui import theme
 from ui.bridge import Bridge
 from ui.main_window import MainWindow
 from ui.services import AppServices, Progress
+from ui.tray import Tray
+from ui.widgets.folder_dialog import FolderDialog
 
 log = logging.getLogger(__name__)
 
 WITHOUT_A_SCREEN = ("offscreen", "minimal")
+SCHEMES = {"system": None, "light": Qt.ColorScheme.Light, "dark": Qt.ColorScheme.Dark}
 BRIDGE_SECONDS = 0.3
 START_SECONDS = 5.0
+PULSE_MS = 200
+REPORT_KEY = "crash_report_seen"
+"""In the library's state: the name of the crash report that was offered last."""
 
 
 def run(options: Options) -> int:
     """Open the window and stay until it is closed; the exit status."""
     app = _application()
     try:
+        if not _folder_is_known(app, options):
+            return 0
         with opened(options) as program:
             face = _Face(app, program)
             status = face.run()
             return face.quitter.leave(status)
     except DataDirectoryInUse as error:
-        holder = _window_shown(Paths.find(options.data_dir))
+        holder = _window_shown(Paths.find(options.data_dir), options.files)
         if holder is not None:
             print(f"{about.NAME} is open already (pid {holder.pid}); its window was brought to the front.", flush=True)
             return 0
@@ -58,12 +73,35 @@ def run(options: Options) -> int:
         return _refused(app, error)
 
 
-def _window_shown(paths: Paths) -> Holder | None:
+def _folder_is_known(app: QApplication, options: Options) -> bool:
+    """Ask for the data folder at the very first start; False when the person would rather not start."""
+    asked = first_run.question(options)
+    if asked is None or app.platformName() in WITHOUT_A_SCREEN:
+        return True
+
+    def settle(folder: Path) -> str | None:
+        try:
+            first_run.settle(folder)
+        except MillmError as error:
+            return error.message
+        return None
+
+    dialog = FolderDialog(
+        asked.default, settle, inside=first_run.own_folder_in, free=first_run.free_bytes, missing=asked.missing
+    )
+    # Python runs a signal's handler only when the interpreter has control, so that it gets it now and then.
+    pulse = QTimer(dialog)
+    pulse.timeout.connect(lambda: None)
+    pulse.start(PULSE_MS)
+    return dialog.exec() == FolderDialog.DialogCode.Accepted
+
+
+def _window_shown(paths: Paths, files: tuple[Path, ...]) -> Holder | None:
     """Have the first process show its window; None when it has none. One that is just starting is waited for."""
     deadline = time.monotonic() + START_SECONDS
     while (holder := current_holder(paths)) is not None and holder.role == "gui":
         if holder.raise_port is not None:
-            return holder if ask_to_show(holder) else None
+            return holder if ask_to_show(holder, files) else None
         if time.monotonic() > deadline:
             break
         time.sleep(0.1)
@@ -145,10 +183,23 @@ class _FirstPaint(QObject):
         return False
 
 
+class _OpenedFiles(QObject):
+    """Documents the desktop hands to a program that runs already; macOS opens them this way and no other."""
+
+    arrived = Signal(object)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """Qt's name for it. Lets everything else through."""
+        if event.type() == QEvent.Type.FileOpen and isinstance(event, QFileOpenEvent) and event.file():
+            self.arrived.emit((Path(event.file()),))
+            return True
+        return False
+
+
 class _Face(QObject):
     """Wires the window to the program: start order, errors, and the way out."""
 
-    _shown = Signal()
+    _shown = Signal(object)
     _ended = Signal()
     _close_bridge = Signal()
 
@@ -156,7 +207,17 @@ class _Face(QObject):
         super().__init__()
         self._app = app
         self._program = program
-        self._engine = start_engine(program)
+        # The engine's own copy: what the settings page changes at once is set on it.
+        live = EngineSettings(**{name: getattr(program.settings, name) for name in EngineSettings.model_fields})
+        self._engine = start_engine(program, live)
+        self._settings = SettingsStore(
+            program.settings,
+            live,
+            file=program.paths.settings_file,
+            command_line={"HOST": program.options.host, "PORT": program.options.port},
+        )
+        self._network = Network()
+        self._token = TokenStore(program.paths.data_dir, changed=self._use_network)
         self._server = LateServer(self._engine, program.settings, insecure=program.options.insecure)
         self._bridge = Bridge(self._engine.events)
         self._bridge_closed = threading.Event()
@@ -171,18 +232,26 @@ class _Face(QObject):
         queued = Qt.ConnectionType.QueuedConnection
         self._ended.connect(self._app.quit, queued)
         self._close_bridge.connect(self._on_close_bridge, queued)
+        self._dress()
         self._window = MainWindow(self._services(), self._bridge)
-        self._shown.connect(self._window.raise_window, queued)
+        self._tray = Tray.where_there_is_one(self._window, self._services_given)
+        self._settings.subscribe(self._on_settings)
+        self._shown.connect(self._show, queued)
         self._engine.events.subscribe(self._on_event, ServerStateChanged, ModelLoadError)
         program.crashes.tell(self._on_crash)
 
     def run(self) -> int:
         """Show the window and run until everything has ended."""
         signals = _Signals()
-        signals.arrived.connect(self._window.close)
+        signals.arrived.connect(self._window.leave)
         paint = _FirstPaint()
         paint.happened.connect(self._begin)
         self._window.installEventFilter(paint)
+        opened = _OpenedFiles()
+        opened.arrived.connect(self._show)
+        if sys.platform == "darwin":
+            # Elsewhere documents come on the command line, and a filter sees every event of the program.
+            self._app.installEventFilter(opened)
         self._program.instance.listen(self._shown.emit)
         self._window.show()
         status = self._app.exec()
@@ -196,6 +265,8 @@ class _Face(QObject):
         if self._quitting:
             return
         self._quitting = True
+        if self._tray is not None:
+            self._tray.remove()
 
         def work() -> None:
             self.quitter.quit()
@@ -203,12 +274,21 @@ class _Face(QObject):
 
         threading.Thread(target=work, name="quit", daemon=True).start()
 
+    @Slot(object)
+    def _show(self, files: tuple[Path, ...]) -> None:
+        """Come to the front, for a second start that may have brought documents."""
+        self._window.raise_window()
+        if files:
+            self._window.open_documents(files)
+
     # --- start --------------------------------------------------------------------------------------------------------
 
     @Slot()
     def _begin(self) -> None:
         """What had to wait for the first paint."""
         self._program.logs.speak()
+        # The keyring may ask the desktop, which takes a moment.
+        self._in_background("network", self._use_network)
         self._in_background("start-server", self._server.start)
         try:
             restore = self._program.settings.RESTORE_LAST
@@ -218,17 +298,42 @@ class _Face(QObject):
         except MillmError as error:
             _complain(error.one_line())
             self._window.say_error(error)
+        if self._program.options.files:
+            self._window.open_documents(self._program.options.files)
+        self._offer_report()
+        self._window.tour.offer()
+
+    def _offer_report(self) -> None:
+        """A crash report nobody was shown yet: each is offered once."""
+        state, folder = self._program.library.state, self._program.paths.logs
+
+        def look() -> Path | None:
+            seen = state.get(REPORT_KEY)
+            report = crash.newest_since(folder, seen if isinstance(seen, str) else "")
+            if report is not None:
+                state.set(REPORT_KEY, report.name)
+            return report
+
+        def told(report: Path | None) -> None:
+            if report is not None:
+                self._window.offer_report(report)
+
+        self._bridge.run_in_background(look, told, self._window.say_error, owner=self)
 
     def _services(self) -> AppServices:
-        return AppServices(
+        self._services_given = AppServices(
             engine=self._engine,
             server=self._server,
+            settings=self._settings,
+            token=self._token,
             data_dir=self._program.paths.data_dir,
             quit=self.quit,
             install_demo=self._install_demo,
             versions={about.NAME: about.VERSION},
             configured_port=self._program.settings.PORT,
+            demo=demo_facts(),
         )
+        return self._services_given
 
     def _install_demo(self, progress: Progress) -> None:
         from app.demo.content import install_content
@@ -243,6 +348,23 @@ class _Face(QObject):
         threading.Thread(target=task, name=name, daemon=True).start()
 
     # --- what happens meanwhile, on any thread ------------------------------------------------------------------------
+
+    def _on_settings(self, changed: frozenset[str]) -> None:
+        """Put in force what the settings page has changed, as far as it is not the engine's."""
+        self._server.configure(self._settings.current)
+        if "LOG_LEVEL" in changed:
+            self._program.logs.set_level(self._settings.current.LOG_LEVEL)
+        if "PROXY" in changed:
+            self._use_network()
+        if "THEME" in changed:
+            self._bridge.post(self._dress, owner=self)
+
+    def _use_network(self) -> None:
+        self._network.use(self._settings.current.PROXY, self._token.token())
+
+    def _dress(self) -> None:
+        """The colours that were chosen; on the GUI thread."""
+        theme.current().force(SCHEMES[self._settings.current.THEME])
 
     def _on_event(self, event: Event) -> None:
         match event:

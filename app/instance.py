@@ -16,7 +16,7 @@ import socket
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 LOOPBACK = "127.0.0.1"
 ANSWER_SECONDS = 3.0
 NOTE_SECONDS = 2.0
+LONGEST_LINE = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -97,8 +98,11 @@ class Instance:
         self._holder = replace(self._holder, port=port)
         self._write()
 
-    def listen(self, show: Callable[[], None]) -> None:
-        """Call ``show`` (on a thread of its own) whenever a second start asks for this process's window."""
+    def listen(self, show: Callable[[tuple[Path, ...]], None]) -> None:
+        """Call ``show`` (on a thread of its own) whenever a second start asks for this process's window.
+
+        Its argument are the documents that were to be opened; mostly none.
+        """
         listener = socket.create_server((LOOPBACK, 0))
         self._listener = listener
         token = secrets.token_hex(16)
@@ -157,13 +161,14 @@ def in_use(paths: Paths, holder: Holder | None) -> DataDirectoryInUse:
     )
 
 
-def ask_to_show(holder: Holder) -> bool:
-    """Ask the process to show its window; True when it says that it does."""
+def ask_to_show(holder: Holder, files: Sequence[Path] = ()) -> bool:
+    """Ask the process to show its window, and ``files`` in it; True when it says that it does."""
     if holder.raise_port is None:
         return False
     try:
         with socket.create_connection((LOOPBACK, holder.raise_port), timeout=ANSWER_SECONDS) as connection:
-            connection.sendall(f"show {holder.token}\n".encode())
+            wanted = json.dumps([str(file) for file in files])
+            connection.sendall(f"show {holder.token} {wanted}\n".encode())
             return connection.recv(16).startswith(b"ok")
     except OSError as error:
         log.warning("the first window did not answer: %s", error)
@@ -200,7 +205,9 @@ def _alive(pid: int) -> bool:
     return bool(psutil.pid_exists(pid))
 
 
-def _answer(listener: socket.socket, token: str, show: Callable[[], None], closed: threading.Event) -> None:
+def _answer(
+    listener: socket.socket, token: str, show: Callable[[tuple[Path, ...]], None], closed: threading.Event
+) -> None:
     expected = f"show {token}".encode()
     while not closed.is_set():
         connection, _ = listener.accept()
@@ -208,9 +215,31 @@ def _answer(listener: socket.socket, token: str, show: Callable[[], None], close
             if closed.is_set():
                 return
             connection.settimeout(ANSWER_SECONDS)
-            asked = connection.recv(256).split(b"\n")[0]
-            if not hmac.compare_digest(asked, expected):
+            asked, _, wanted = _line(connection).partition(b" [")
+            files = _files(b"[" + wanted)
+            if not hmac.compare_digest(asked, expected) or files is None:
                 connection.sendall(b"no\n")
                 continue
-            show()
+            show(files)
             connection.sendall(b"ok\n")
+
+
+def _line(connection: socket.socket) -> bytes:
+    """What was sent up to the end of the line."""
+    line = b""
+    while not line.endswith(b"\n") and len(line) < LONGEST_LINE:
+        part = connection.recv(4096)
+        if not part:
+            break
+        line += part
+    return line.rstrip(b"\n")
+
+
+def _files(text: bytes) -> tuple[Path, ...] | None:
+    try:
+        names = json.loads(text)
+    except ValueError:
+        return None
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        return None
+    return tuple(Path(name) for name in names)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from app.settings import Settings
 from engine.engine import Engine
-from engine.events import ServerStateChanged
+from engine.events import RequestRecorded, ServerStateChanged
 
 if TYPE_CHECKING:
     from server.thread import ServerThread
@@ -46,6 +46,32 @@ class LateServer:
         """Why it is not running, after a failed start."""
         return None if self._server is None else self._server.error
 
+    @property
+    def shared(self) -> bool:
+        """Whether other machines can reach it while it runs."""
+        return self._server is not None and self._server.shared
+
+    @property
+    def outdated(self) -> bool:
+        """Whether it runs with other settings than those it would be started with now."""
+        return self._server is not None and self._server.outdated
+
+    def requests(self) -> tuple[RequestRecorded, ...]:
+        """The requests of late, the oldest first."""
+        return () if self._server is None else self._server.requests()
+
+    def clear_requests(self) -> None:
+        """Forget the requests that have ended."""
+        if (server := self._server) is not None:
+            server.clear_requests()
+
+    def configure(self, settings: Settings) -> None:
+        """Use ``settings`` from the next start on."""
+        # No lock: the first start holds it while it imports, and that start reads the settings after it.
+        self._settings = settings
+        if (server := self._server) is not None:
+            server.configure(settings)
+
     def start(self, port: int | None = None) -> None:
         """Start on ``port``. The first call imports the libraries and takes a moment: not for the GUI thread."""
         with self._lock:
@@ -57,8 +83,16 @@ class LateServer:
                 from server.thread import ServerThread
 
                 self._server = ServerThread(self._engine, self._settings, insecure=self._insecure)
+                self._server.configure(self._settings)
                 self._starting = False
         self._server.start(port)
+
+    def restart(self) -> None:
+        """Stop it, wait for its end, and start it with the settings in force now. Not for the GUI thread."""
+        if (server := self._server) is None:
+            self.start()
+        elif not self._closed:
+            server.restart()
 
     def stop(self, timeout: float = 1.0) -> None:
         """End open streams, then the server; waits at most ``timeout`` seconds. It can be started again."""

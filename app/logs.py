@@ -41,7 +41,10 @@ class _Memory(logging.Handler):
 class Logs:
     """The handlers in force. Made by :func:`set_up`."""
 
-    def __init__(self, memory: _Memory, handlers: list[logging.Handler], formatter: logging.Formatter) -> None:
+    def __init__(
+        self, memory: _Memory, handlers: list[logging.Handler], formatter: logging.Formatter, *, debug: bool = False
+    ) -> None:
+        self._debug = debug
         self._memory = memory
         self._handlers = handlers
         self._formatter = formatter
@@ -56,6 +59,11 @@ class Logs:
         terminal.setLevel(level)
         terminal.setFormatter(self._formatter)
         self._add(terminal)
+
+    def set_level(self, level: str) -> None:
+        """Log what is at least this severe from now on; with ``DEBUG`` set everything is logged all the same."""
+        if not self._debug:
+            logging.getLogger().setLevel(level)
 
     def close(self) -> None:
         """Take the handlers off again and close the file."""
@@ -83,7 +91,7 @@ def set_up(folder: Path, *, level: str = "INFO", style: str = "console", debug: 
     memory = _Memory()
     root = logging.getLogger()
     root.setLevel(logging.DEBUG if debug else level)
-    logs = Logs(memory, [], formatter)
+    logs = Logs(memory, [], formatter, debug=debug)
     for handler in (file, memory):
         handler.setFormatter(formatter)
         logs._add(handler)

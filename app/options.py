@@ -14,6 +14,7 @@ class Options:
         command: gui, serve, demo or doctor.
         action: For demo: install, status or remove.
         wheel: For ``demo install``: a wheel fetched by hand.
+        files: For gui: documents to open.
     """
 
     command: str = "gui"
@@ -24,3 +25,4 @@ class Options:
     model: str | None = None
     insecure: bool = False
     wheel: Path | None = None
+    files: tuple[Path, ...] = ()

@@ -1,10 +1,12 @@
 """Where the program keeps its files: one data directory with everything in it.
 
-``--data-dir`` wins over ``MILLM_DATA_DIR``, which wins over the system's place for a person's application data.
+``--data-dir`` wins over ``MILLM_DATA_DIR``, which wins over the folder a person chose at the first start, which wins
+over the system's place for a person's application data.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 from collections.abc import Mapping
@@ -17,22 +19,58 @@ from engine.errors import DataDirectoryUnusable
 
 ENVIRONMENT_NAME = "MILLM_DATA_DIR"
 REMEDY = f"Choose another with --data-dir or {ENVIRONMENT_NAME}."
+PROGRAM_FOLDER = "miLLM Desktop"
+NOTE = "data-folder.json"
+
+
+def note_file() -> Path:
+    """The one file outside the data directory: it says which folder was chosen at the first start."""
+    return Path(platformdirs.user_config_dir(PROGRAM_FOLDER, appauthor=False)) / NOTE
+
+
+def remembered() -> Path | None:
+    """The folder chosen at the first start; None when none was, or the note cannot be read."""
+    try:
+        chosen = json.loads(note_file().read_text(encoding="utf-8"))["data_dir"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return Path(chosen) if isinstance(chosen, str) and Path(chosen).is_absolute() else None
+
+
+def remember(folder: Path) -> None:
+    """Write the note. OSError where that fails; a note that stood there is whole then."""
+    note = note_file()
+    note.parent.mkdir(parents=True, exist_ok=True)
+    fresh = note.with_name(f".{NOTE}-{os.getpid()}")
+    fresh.write_text(json.dumps({"data_dir": str(folder)}) + "\n", encoding="utf-8")
+    fresh.replace(note)
 
 
 @dataclass(frozen=True)
 class Paths:
-    """The data directory and what lies in it. Making one touches nothing; :meth:`prepare` does."""
+    """The data directory and what lies in it. Making one touches nothing; :meth:`prepare` does.
+
+    Attributes:
+        remembered: It was chosen at the first start and made then, so it is not made anew when it is gone.
+    """
 
     data_dir: Path
+    remembered: bool = False
 
     @classmethod
     def find(cls, command_line: str | None = None, environ: Mapping[str, str] | None = None) -> Paths:
         """The data directory asked for, as an absolute path; ``~`` is the person's home."""
         env = os.environ if environ is None else environ
         asked = command_line or env.get(ENVIRONMENT_NAME)
-        if not asked:
-            return cls(Path(platformdirs.user_data_dir("miLLM Desktop", appauthor=False)))
-        return cls(Path(asked).expanduser().absolute())
+        if asked:
+            return cls(Path(asked).expanduser().absolute())
+        chosen = remembered()
+        return cls.default() if chosen is None else cls(chosen, remembered=True)
+
+    @classmethod
+    def default(cls) -> Paths:
+        """The system's place for a person's application data."""
+        return cls(Path(platformdirs.user_data_dir(PROGRAM_FOLDER, appauthor=False)))
 
     @property
     def database(self) -> Path:
@@ -75,6 +113,12 @@ class Paths:
         Raises:
             DataDirectoryUnusable: naming the folder and what the system said.
         """
+        if self.remembered and not self.data_dir.is_dir():
+            raise DataDirectoryUnusable(
+                f"The data directory {self.data_dir}, chosen at the first start, is not there.",
+                details={"path": str(self.data_dir), "reason": "missing"},
+                remedy=f"Connect the disk it is on, or open the window to choose another. {REMEDY}",
+            )
         for folder in (self.data_dir, self.models, self.saes, self.logs):
             try:
                 folder.mkdir(parents=True, exist_ok=True)

@@ -10,12 +10,15 @@ import logging
 import queue
 import signal
 import sys
+import threading
 from concurrent.futures import Future
 from types import FrameType
 
+from app.network import Network
 from app.options import Options
 from app.quitter import Quitter
 from app.startup import Program, choose_model, could_not_load, opened, start_engine
+from app.token_store import TokenStore
 from engine.engine import Engine
 from engine.errors import MillmError
 from engine.library.records import ModelRecord
@@ -84,6 +87,8 @@ def run(options: Options) -> int:
 
 
 def _serve(program: Program, quitter: Quitter, wishes: Wishes) -> int:
+    # Not on this thread: a keyring may ask somebody to unlock it, and here nobody may be there.
+    threading.Thread(target=_use_network, args=(program,), name="network", daemon=True).start()
     engine = quitter.engine = start_engine(program)
     record = choose_model(program, engine, restore=True)
 
@@ -120,6 +125,10 @@ def _load(engine: Engine, record: ModelRecord, wishes: Wishes) -> MillmError | N
     if failure is None or isinstance(failure, MillmError):
         return failure
     raise failure
+
+
+def _use_network(program: Program) -> None:
+    Network().use(program.settings.PROXY, TokenStore(program.paths.data_dir).token())
 
 
 def _port_of(address: str) -> int:

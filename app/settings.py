@@ -11,6 +11,7 @@ import json
 import os
 import types
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
@@ -18,6 +19,7 @@ from pydantic import Field, ValidationError, field_validator
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from app.network import is_proxy
 from engine.config import EngineSettings
 from engine.errors import SettingsInvalid
 from server.config import ServerSettings
@@ -38,6 +40,24 @@ class Settings(BaseSettings, EngineSettings, ServerSettings):
     )
     LOG_FORMAT: Literal["console", "json"] = Field("console", description="How log lines are written.")
     RESTORE_LAST: bool = Field(True, description="Load the model used last when the window opens.")
+    PROXY: str | None = Field(
+        None,
+        description="Proxy for the hub and for the demo model, such as http://proxy.example.org:3128. Without one the "
+        "environment's HTTPS_PROXY counts.",
+    )
+    CLOSE_TO_TRAY: bool = Field(
+        False, description="Closing the window leaves the program running in the tray, where the desktop has one."
+    )
+    THEME: Literal["system", "light", "dark"] = Field(
+        "system", description="Colours of the window: as the system's, or always light or dark."
+    )
+
+    @field_validator("PROXY")
+    @classmethod
+    def _is_proxy(cls, value: str | None) -> str | None:
+        if value and not is_proxy(value):
+            raise ValueError("an address like http://host:port")
+        return value or None
 
     @field_validator("LOG_LEVEL", mode="before")
     @classmethod
@@ -73,13 +93,44 @@ def load_settings(
     Raises:
         SettingsInvalid: naming the setting, its value, where it came from and what is allowed.
     """
+    return Layers.read(command_line, environ=environ, file=file).compose()
+
+
+Layer = dict[str, tuple[Any, str]]
+"""Setting → value, and where it came from in words."""
+
+
+@dataclass(frozen=True)
+class Layers:
+    """Where settings come from; each layer wins over the one before it, and all over the defaults."""
+
+    file: Layer
+    environment: Layer
+    command_line: Layer
+
+    @classmethod
+    def read(
+        cls,
+        command_line: Mapping[str, Any] | None = None,
+        *,
+        environ: Mapping[str, str] | None = None,
+        file: Path | None = None,
+    ) -> Layers:
+        """Gather them; arguments and errors as of :func:`load_settings`."""
+        return cls(
+            _from_file(file),
+            _from_environment(os.environ if environ is None else environ),
+            {name: (value, "the command line") for name, value in (command_line or {}).items() if value is not None},
+        )
+
+    def compose(self) -> Settings:
+        """The settings they amount to. Raises :class:`SettingsInvalid`."""
+        return _compose(self.file, self.environment, self.command_line)
+
+
+def _compose(*layers: Layer) -> Settings:
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
-    layers = (
-        _from_file(file),
-        _from_environment(os.environ if environ is None else environ),
-        {name: (value, "the command line") for name, value in (command_line or {}).items() if value is not None},
-    )
     for layer in layers:
         for name, (value, origin) in layer.items():
             values[name], origins[name] = value, origin
@@ -98,8 +149,6 @@ def unknown_names(environ: Mapping[str, str] | None = None, *, also_known: froze
 
 # --- the layers -------------------------------------------------------------------------------------------------------
 
-Layer = dict[str, tuple[Any, str]]
-
 
 def _from_environment(environ: Mapping[str, str]) -> Layer:
     found: Layer = {}
@@ -109,8 +158,8 @@ def _from_environment(environ: Mapping[str, str]) -> Layer:
                 continue
             text = environ[variable].strip()
             origin = f"the environment variable {variable}"
-            if _is_list(field):
-                found[name] = (_split(name, text, origin), origin)
+            if is_list(field):
+                found[name] = (split_list(name, text, origin), origin)
             elif text:  # an empty variable is a shell's way to say "not set"
                 found[name] = (text, origin)
             break
@@ -149,23 +198,24 @@ def _from_file(file: Path | None) -> Layer:
                 param=name,
                 remedy=f"Did you mean {close[0]}?" if close else "Remove it.",
             )
-        if isinstance(value, bool) and bool not in _alternatives(field):
-            raise _invalid(name, value, origin, _allowed(name))
-        found[name] = (_split(name, value, origin) if _is_list(field) and isinstance(value, str) else value, origin)
+        if isinstance(value, bool) and bool not in alternatives(field):
+            raise invalid(name, value, origin, allowed(name))
+        found[name] = (split_list(name, value, origin) if is_list(field) and isinstance(value, str) else value, origin)
     return found
 
 
-def _alternatives(field: FieldInfo) -> tuple[Any, ...]:
+def alternatives(field: FieldInfo) -> tuple[Any, ...]:
     """The types a field accepts, a union taken apart."""
     annotation = field.annotation
     return get_args(annotation) if get_origin(annotation) in (Union, types.UnionType) else (annotation,)
 
 
-def _is_list(field: FieldInfo) -> bool:
-    return any(get_origin(kind) is list for kind in _alternatives(field))
+def is_list(field: FieldInfo) -> bool:
+    """Whether a field holds several texts."""
+    return any(get_origin(kind) is list for kind in alternatives(field))
 
 
-def _split(name: str, text: str, origin: str) -> list[str]:
+def split_list(name: str, text: str, origin: str) -> list[str]:
     """A list written as JSON or with commas. ``[::1]`` is an address, not the start of a JSON list."""
     if text.startswith(('["', "['", "[]", "[ ")):
         try:
@@ -173,7 +223,7 @@ def _split(name: str, text: str, origin: str) -> list[str]:
         except json.JSONDecodeError:
             items = None
         if not isinstance(items, list) or not all(isinstance(item, str) for item in items):
-            raise _invalid(name, text, origin, 'names with commas between them, or a JSON list like ["a", "b"]')
+            raise invalid(name, text, origin, 'names with commas between them, or a JSON list like ["a", "b"]')
         return items
     return [item.strip() for item in text.split(",") if item.strip()]
 
@@ -181,12 +231,13 @@ def _split(name: str, text: str, origin: str) -> list[str]:
 # --- messages ---------------------------------------------------------------------------------------------------------
 
 
-def _invalid(name: str, value: object, origin: str, allowed: str) -> SettingsInvalid:
+def invalid(name: str, value: object, origin: str, what_is: str) -> SettingsInvalid:
+    """The refusal of a setting's value; a secret one is not repeated."""
     shown = "(not shown)" if name in SECRET else repr(value)
     if len(shown) > 100:
         shown = shown[:97] + "..."
     return SettingsInvalid(
-        f"The setting {name} = {shown} from {origin} cannot be used; allowed: {allowed}.",
+        f"The setting {name} = {shown} from {origin} cannot be used; allowed: {what_is}.",
         param=name,
         details={"setting": name, "origin": origin},
         remedy="Correct it or leave it out.",
@@ -197,15 +248,15 @@ def _explain(error: ValidationError, values: Mapping[str, Any], origins: Mapping
     first = error.errors(include_url=False)[0]
     name = str(first["loc"][0]) if first["loc"] else "?"
     said = first["msg"].removeprefix("Input should be ").removeprefix("a valid ")
-    return _invalid(name, values.get(name), origins.get(name, "the defaults"), _allowed(name) or said)
+    return invalid(name, values.get(name), origins.get(name, "the defaults"), allowed(name) or said)
 
 
-def _allowed(name: str) -> str:
+def allowed(name: str) -> str:
     """What a setting takes, in words, from its type and bounds."""
     field = Settings.model_fields.get(name)
     if field is None:
         return ""
-    kinds = [kind for kind in _alternatives(field) if kind is not type(None)]
+    kinds = [kind for kind in alternatives(field) if kind is not type(None)]
     if get_origin(kinds[0]) is Literal:
         return ", ".join(str(choice) for choice in get_args(kinds[0]))
     if bool in kinds:

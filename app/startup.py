@@ -25,6 +25,8 @@ from app.instance import Instance
 from app.options import Options
 from app.paths import ENVIRONMENT_NAME, Paths
 from app.settings import Settings, load_settings, unknown_names
+from app.token_store import VARIABLES as TOKEN_NAMES
+from engine.config import EngineSettings
 from engine.engine import Engine
 from engine.errors import MillmError, ModelNotFound
 from engine.library.database import Library
@@ -65,7 +67,7 @@ def opened(options: Options) -> Iterator[Program]:
         reporter = crash.install(paths.logs, logging_.tail)
         undo.callback(reporter.remove)
         log.info("%s %s starts (%s) on %s", about.NAME, about.VERSION, options.command, paths.data_dir)
-        for name in unknown_names(also_known=frozenset({ENVIRONMENT_NAME})):
+        for name in unknown_names(also_known=frozenset({ENVIRONMENT_NAME, *TOKEN_NAMES})):
             log.warning("the environment variable %s is set, but no setting has that name", name)
         library = Library.open(paths.database)
         undo.callback(library.close)
@@ -77,9 +79,9 @@ def settings_of(options: Options, paths: Paths) -> Settings:
     return load_settings({"HOST": options.host, "PORT": options.port}, file=paths.settings_file)
 
 
-def start_engine(program: Program) -> Engine:
-    """Step 7."""
-    engine = Engine(program.settings, program.library)
+def start_engine(program: Program, settings: EngineSettings | None = None) -> Engine:
+    """Step 7. ``settings`` take the place of the program's where they are to change while it runs."""
+    engine = Engine(program.settings if settings is None else settings, program.library)
     engine.start()
     return engine
 

@@ -108,6 +108,18 @@ def has_display(environ: Mapping[str, str] | None = None) -> bool:
     return any(env.get(name) for name in ("QT_QPA_PLATFORM", "DISPLAY", "WAYLAND_DISPLAY"))
 
 
+def platform(environ: Mapping[str, str] | None = None) -> str:
+    """The name of the Qt platform a window would open on, by the same signs Qt goes by."""
+    env = os.environ if environ is None else environ
+    if asked := env.get("QT_QPA_PLATFORM", ""):
+        return asked
+    if not sys.platform.startswith("linux"):
+        return {"win32": "windows", "darwin": "cocoa"}.get(sys.platform, "its default")
+    if env.get("WAYLAND_DISPLAY"):
+        return "wayland"
+    return "xcb" if env.get("DISPLAY") else "none"
+
+
 def explain(needs: list[Need]) -> str:
     """What is missing and how to get it, for a person."""
     names = ", ".join(need.what for need in needs)

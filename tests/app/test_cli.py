@@ -24,6 +24,11 @@ from tests.app.processes import app
         (["demo", "install", "--data-dir", "d"], Options(command="demo", action="install", data_dir="d")),
         (["demo", "install", "--wheel", "w.whl"], Options(command="demo", action="install", wheel=Path("w.whl"))),
         (["doctor"], Options(command="doctor")),
+        (
+            ["gui", "/a/sea.cluster.json", "/b/law.circuit.json"],
+            Options(command="gui", files=(Path("/a/sea.cluster.json"), Path("/b/law.circuit.json"))),
+        ),
+        (["gui", "sea.json"], Options(command="gui", files=(Path.cwd() / "sea.json",))),
     ],
 )
 def test_arguments(arguments: list[str], expected: Options) -> None:
@@ -40,7 +45,7 @@ def test_arguments(arguments: list[str], expected: Options) -> None:
         (["serve", "--model", ""], "empty"),
         (["demo"], "ACTION"),
         (["demo", "install", "--port", "1"], "--port"),
-        (["gui", "extra"], "extra"),
+        (["serve", "extra"], "extra"),
     ],
 )
 def test_nonsense_ends_with_status_2_and_names_it(

@@ -119,3 +119,34 @@ def test_reports_are_limited_and_hooks_come_back(tmp_path: Path, kept: logs.Logs
     reporter.remove()
     assert len(reports(tmp_path)) == 20
     assert (sys.excepthook, threading.excepthook, sys.unraisablehook) == former
+
+
+FATAL = 'Fatal Python error: Segmentation fault\n\nCurrent thread 0x1 (most recent call first):\n  File "a.py"\n'
+
+
+def test_stacks_of_a_crashed_interpreter_become_a_report(tmp_path: Path, kept: logs.Logs) -> None:
+    (tmp_path / "faults.txt").write_text(FATAL, encoding="utf-8")
+    logging.getLogger("a").info("the last thing said")
+    crash.install(tmp_path, kept.tail).remove()
+    (text,) = reports(tmp_path)
+    for word in ("Fatal Python error: Segmentation fault", "miLLM Desktop: 0.1.0", "the last thing said"):
+        assert word in text
+    assert (tmp_path / "faults.txt").read_text(encoding="utf-8") == ""
+    crash.install(tmp_path, kept.tail).remove()
+    assert len(reports(tmp_path)) == 1
+
+
+def test_what_others_handled_is_no_crash(tmp_path: Path, kept: logs.Logs) -> None:
+    (tmp_path / "faults.txt").write_text("Windows fatal exception: code 0x8001010d\n", encoding="utf-8")
+    crash.install(tmp_path, kept.tail).remove()
+    assert reports(tmp_path) == []
+
+
+def test_the_newest_report_not_seen_yet(tmp_path: Path) -> None:
+    assert crash.newest_since(tmp_path) is None
+    older, newer = (tmp_path / f"crash-2026{month}01-120000-7-1.txt" for month in ("03", "04"))
+    for path in (newer, older):
+        path.write_text("", encoding="utf-8")
+    assert crash.newest_since(tmp_path) == newer
+    assert crash.newest_since(tmp_path, older.name) == newer
+    assert crash.newest_since(tmp_path, newer.name) is None

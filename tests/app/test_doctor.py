@@ -18,7 +18,12 @@ def test_it_says_what_is_there_and_makes_nothing(tmp_path: Path) -> None:
         "Devices:",
         "cpu",
         "Memory:",
+        "Build:               from its source",
         "Engine (GGUF):",
+        "SAE formats:         SAELens",
+        "jumprelu",
+        "Structured output:   llguidance 1.",
+        "it will use offscreen",
         "Window:",
         "not installed",
     ):
@@ -43,3 +48,11 @@ def test_a_bad_setting_is_a_finding(tmp_path: Path) -> None:
     ended = app("doctor", "--data-dir", str(tmp_path), MILLM_MAX_LANES="many")
     assert ended.returncode == 1
     assert "MILLM_MAX_LANES" in ended.stdout
+
+
+def test_crash_reports_are_counted(tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    for day in ("01", "02"):
+        (tmp_path / "logs" / f"crash-202603{day}-120000-7-1.txt").write_text("", encoding="utf-8")
+    ended = app("doctor", "--data-dir", str(tmp_path), "--port", "0")
+    assert f"Crash reports:       2, the newest {tmp_path / 'logs' / 'crash-20260302-120000-7-1.txt'}" in ended.stdout

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import signal
+import sqlite3
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import httpx
@@ -56,6 +58,30 @@ def test_window_server_and_second_start(tmp_path: Path) -> None:
         running.process.send_signal(signal.SIGTERM)
         assert running.process.wait(60) == 0
     assert current_holder(Paths(tmp_path)) is None
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere the environment does not move the folders")
+def test_without_a_screen_nobody_is_asked_and_a_crash_report_is_offered_once(tmp_path: Path) -> None:
+    places = {
+        "HOME": str(tmp_path),
+        "XDG_DATA_HOME": str(tmp_path / "share"),
+        "XDG_CONFIG_HOME": str(tmp_path / "config"),
+    }
+    data = tmp_path / "share" / "miLLM Desktop"
+    (data / "logs").mkdir(parents=True)
+    report = data / "logs" / "crash-20260301-120000-7-1.txt"
+    report.write_text("", encoding="utf-8")
+    with started("-m", "app", "gui", "--port", "0", **places) as running:
+        serving(running, data)
+
+        def offered() -> object:
+            with closing(sqlite3.connect(data / "millm.db")) as connection:
+                return connection.execute("SELECT value FROM state WHERE key = 'crash_report_seen'").fetchone()
+
+        wait_until(lambda: offered() == (f'"{report.name}"',), "the offer of the report", 120)
+        running.process.send_signal(signal.SIGTERM)
+        assert running.process.wait(60) == 0
+    assert not (tmp_path / "config" / "miLLM Desktop").exists()
 
 
 def test_a_signal_ends_it_while_an_answer_is_streamed(tmp_path: Path, tiny_checkpoint: Path) -> None:

@@ -79,13 +79,22 @@ def test_a_second_start_can_show_the_first_window(paths: Paths) -> None:
     shown = threading.Event()
     instance = Instance.claim(paths, role="gui")
     try:
-        instance.listen(shown.set)
+        asked: list[tuple[Path, ...]] = []
+
+        def show(files: tuple[Path, ...]) -> None:
+            asked.append(files)
+            shown.set()
+
+        instance.listen(show)
         holder = current_holder(paths)
         assert holder is not None
         assert ask_to_show(Holder(holder.pid, "gui", None, holder.raise_port, "guessed")) is False
         assert not shown.is_set()
         assert ask_to_show(holder) is True
         assert shown.is_set()
+        wanted = (Path("/docs/a b [1].cluster.json"), Path("/docs/é.circuit.json"))
+        assert ask_to_show(holder, wanted) is True
+        assert asked == [(), wanted]
     finally:
         instance.release()
     assert ask_to_show(holder) is False

