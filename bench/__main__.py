@@ -1,4 +1,4 @@
-"""``python -m bench``: measure, print the table, write ``bench/out/latest.json``."""
+"""``python -m bench``: measure, print the table, write ``bench/out/latest.json``, and with ``--markdown`` a page."""
 
 from __future__ import annotations
 
@@ -11,72 +11,47 @@ prepare()  # OpenMP settings, before torch is imported
 
 from app.demo.pack import SMOLLM2, Places  # noqa: E402
 from app.paths import Paths  # noqa: E402
-from bench.harness import Row, compare, report  # noqa: E402
-from bench.world import World, open_world  # noqa: E402
+from bench.harness import OUT, Row, Table, machine, report, write_between  # noqa: E402
+from bench.rows import gguf, lanes, prefix, reading, serving, window  # noqa: E402
+from bench.world import open_world  # noqa: E402
+from engine.models.llamacpp.availability import is_installed  # noqa: E402
 
-TOKENS = 64
+PARTS = ("serving", "prefix", "reading", "lanes", "gguf", "window")
+PEER = OUT.parent / "peer" / "bin" / "python"
+"""Where ``docs/performance.md`` has llama.cpp's bundled server installed."""
 
 
-def measure(world: World, rounds: int) -> list[Row]:
-    """Every row, each against its peer."""
-    info = world.loaded.info
-    where = f"{info.dtype} on {info.device}; {TOKENS} tokens"
-    rows = [
-        compare(
-            "over HTTP, one stream ÷ generate in process",
-            lambda: world.stream_tokens_per_second(TOKENS),
-            lambda: world.generate_tokens_per_second(TOKENS),
-            target=1.0,
-            unit="tok/s",
-            note=where,
-            rounds=rounds,
-        )
-    ]
-    world.attach_random_saes()
-
-    def steered() -> float:
-        world.steer_three_layers(2.0)
-        try:
-            return world.decode_tokens_per_second(TOKENS)
-        finally:
-            world.steer_three_layers(0.0)
-
-    def monitored() -> float:
-        world.engine.monitor.configure(enabled=True, top_k=10)
-        try:
-            return world.decode_tokens_per_second(TOKENS)
-        finally:
-            world.engine.monitor.set_enabled(False)
-
-    def plain() -> float:
-        return world.decode_tokens_per_second(TOKENS)
-
-    rows.append(
-        compare("steered (3 layers) ÷ unsteered", steered, plain, target=0.97, unit="tok/s", note=where, rounds=rounds)
-    )
-    rows.append(
-        compare(
-            "live monitor on (top-k, 3 SAEs) ÷ off",
-            monitored,
-            plain,
-            target=0.95,
-            unit="tok/s",
-            note=f"{where}; 3 × 3072 features",
-            rounds=rounds,
-        )
-    )
-    rows.append(
-        compare(
-            "8 clients, 8 dials, all together ÷ one client",
-            lambda: world.clients_tokens_per_second(8, TOKENS, dials=True),
-            lambda: world.clients_tokens_per_second(1, TOKENS, dials=True),
-            target=3.0,
-            unit="tok/s",
-            note=where,
-            rounds=rounds,
-        )
-    )
-    return rows
+def measure(
+    model: Path, gguf_file: Path, parts: list[str], rounds: int, settings: dict[str, object], peer: Path
+) -> tuple[list[Row], list[Table], list[str]]:
+    """The rows and tables of ``parts``, and what could not be measured. What was read before would flatter everything
+    but its own row: no cache.
+    """
+    rows: list[Row] = []
+    tables: list[Table] = []
+    missing: list[str] = []
+    if {"reading", "serving", "lanes"}.intersection(parts):
+        with open_world(model, PREFIX_CACHE_MB=0, **settings) as world:
+            if "reading" in parts:
+                rows += reading.measure(world, rounds)
+            if "serving" in parts:
+                rows += serving.measure(world, rounds)
+            if "lanes" in parts:
+                rows += lanes.measure(world, rounds)
+                tables += lanes.tables(world)
+    if "prefix" in parts:
+        with open_world(model, **settings) as world:
+            rows += prefix.measure(world, rounds)
+    if "gguf" in parts:
+        if gguf_file.is_file() and is_installed():
+            rows += gguf.measure(gguf_file, rounds, peer if peer.is_file() else None)
+            if not peer.is_file():
+                missing.append(f"llama.cpp's bundled server was not measured: {peer} is not there.")
+        else:
+            missing.append("GGUF was not measured: llama-cpp-python or the file is missing.")
+    if "window" in parts:
+        rows += window.measure(model, rounds)
+    return rows, tables, missing
 
 
 def main() -> None:
@@ -87,12 +62,33 @@ def main() -> None:
         default=Places.of(Paths.find(), SMOLLM2).checkpoint,
         help="checkpoint folder to measure on (default: the demo model of the data directory)",
     )
+    parser.add_argument(
+        "--gguf",
+        type=Path,
+        default=Places.of(Paths.find(), SMOLLM2).gguf_file,
+        help="GGUF file to measure on (default: the demo's)",
+    )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--dtype", default="auto", choices=["auto", "float32", "bfloat16", "float16"])
+    parser.add_argument("--device", default="auto", choices=["auto", "cpu", "cuda", "mps"])
+    parser.add_argument("--only", nargs="+", default=list(PARTS), choices=PARTS, help="which parts of the table")
+    parser.add_argument(
+        "--llama-server",
+        type=Path,
+        default=PEER,
+        help="a Python with llama.cpp's bundled server (llama_cpp.server)",
+    )
+    parser.add_argument("--markdown", type=Path, help="put the table into this page, between its two marks")
     arguments = parser.parse_args()
-    with open_world(arguments.model, DTYPE=arguments.dtype) as world:
-        rows = measure(world, arguments.rounds)
-    print(report(rows))
+    settings = {"DTYPE": arguments.dtype, "DEVICE": arguments.device}
+    where = machine()
+    rows, tables, missing = measure(
+        arguments.model, arguments.gguf, arguments.only, arguments.rounds, settings, arguments.llama_server
+    )
+    text = report(rows, tables, where, missing)
+    print(text)
+    if arguments.markdown is not None:
+        write_between(arguments.markdown, text)
 
 
 if __name__ == "__main__":

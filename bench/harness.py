@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 import subprocess
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 OUT = Path(__file__).parent / "out" / "latest.json"
+BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
+"""What a page has around the place where the figures go."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +34,28 @@ class Row:
     unit: str
     note: str
     spread: float = 0.0
+
+
+@dataclass
+class Table:
+    """Figures that have no peer, as they are."""
+
+    title: str
+    columns: tuple[str, ...]
+    lines: list[tuple[str, ...]] = field(default_factory=list)
+
+    def add(self, *cells: object) -> None:
+        """One line."""
+        self.lines.append(tuple(str(cell) for cell in cells))
+
+    def markdown(self) -> str:
+        """The table under its title."""
+        lines = [f"**{self.title}**", "", _line(self.columns), _line(["---"] * len(self.columns))]
+        return "\n".join([*lines, *(_line(cells) for cells in self.lines)])
+
+
+def _line(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
 
 
 def compare(
@@ -62,26 +89,56 @@ def machine() -> dict[str, Any]:
     import transformers
 
     return {
-        "processor": platform.processor() or platform.machine(),
+        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "processor": _processor(),
         "cores": psutil.cpu_count(logical=False),
         "threads": torch.get_num_threads(),
         "python": platform.python_version(),
         "torch": torch.__version__,
         "transformers": transformers.__version__,
+        "llama-cpp-python": _version("llama-cpp-python"),
         "commit": _commit(),
+        "load before": " ".join(f"{figure:.1f}" for figure in os.getloadavg()) if hasattr(os, "getloadavg") else "",
     }
 
 
+def _processor() -> str:
+    """The processor's own name where the system tells it, else its kind."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        return platform.processor() or platform.machine()
+    return platform.processor() or platform.machine()
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "none"
+
+
 def _commit() -> str:
-    found = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
-    return found.stdout.strip() or "unknown"
+    """The commit, and whether files differ from it."""
+    found = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=False)
+    changed = subprocess.run(["git", "status", "--porcelain"], capture_output=True, text=True, check=False)
+    return (found.stdout.strip() or "unknown") + (" with changes" if changed.stdout.strip() else "")
 
 
-def report(rows: list[Row]) -> str:
-    """Write ``latest.json`` and return the table in Markdown."""
+def report(rows: list[Row], tables: list[Table], where: dict[str, Any], missing: list[str]) -> str:
+    """Write ``latest.json`` and return everything in Markdown. ``missing`` says what could not be measured, and why."""
     OUT.parent.mkdir(exist_ok=True)
-    OUT.write_text(json.dumps({"machine": machine(), "rows": [asdict(row) for row in rows]}, indent=2) + "\n")
-    lines = ["| figure | ours | peer | ratio | target | spread | note |", "|---|---|---|---|---|---|---|"]
+    found = {
+        "machine": where,
+        "rows": [asdict(row) for row in rows],
+        "tables": [asdict(table) for table in tables],
+        "missing": missing,
+    }
+    OUT.write_text(json.dumps(found, indent=2) + "\n")
+    lines = [", ".join(f"{name} {value}" for name, value in where.items()), ""]
+    lines += ["| figure | ours | peer | ratio | target | spread | note |", "|---|---|---|---|---|---|---|"]
     for row in rows:
         good = row.ratio >= row.target if row.better == "higher" else row.ratio <= row.target
         sign = "≥" if row.better == "higher" else "≤"
@@ -89,4 +146,13 @@ def report(rows: list[Row]) -> str:
             f"| {row.row} | {row.ours:.4g} {row.unit} | {row.peer:.4g} {row.unit} | {row.ratio:.3f} "
             f"{'met' if good else 'MISSED'} | {sign} {row.target:g} | {row.spread:.0%} | {row.note} |"
         )
-    return "\n".join(lines)
+    return "\n\n".join(["\n".join(lines), *(table.markdown() for table in tables), *missing])
+
+
+def write_between(page: Path, text: str) -> None:
+    """Put ``text`` between the two marks of ``page``; all else stays. Raises ValueError where a mark is missing."""
+    before, begin, rest = page.read_text(encoding="utf-8").partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"{page} lacks the line {BEGIN!r} or the line {END!r} after it")
+    page.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}", encoding="utf-8")

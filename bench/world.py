@@ -5,13 +5,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 
@@ -28,6 +28,7 @@ from engine.saes.sae import Sae
 from server.config import ServerSettings
 from server.thread import ServerThread
 
+T = TypeVar("T")
 SAE_IDS = ("bench-low", "bench-middle", "bench-high")
 PROMPT = "Tell me about the sea, the ships on it and the people who sail them, in a few sentences."
 
@@ -105,8 +106,45 @@ class World:
             else:
                 self.engine.desk.clear((each.sae_id, each.layer))
 
-    def generate_tokens_per_second(self, tokens: int, prompt: str = PROMPT) -> float:
-        """Tokens per second of transformers' ``generate`` in process: same weights, dtype, prompt and count."""
+    def first_token_seconds(self, prompt: str) -> float:
+        """Seconds from sending a streamed text completion to the first bytes of its first token."""
+        body = {"model": self.loaded.record.name, "prompt": prompt, "temperature": 0, "max_tokens": 2, "stream": True}
+        begun = time.perf_counter()
+        with self.client.stream("POST", f"{self.address}/completions", json=body) as response:
+            response.raise_for_status()
+            for line in response.iter_lines():
+                if line.startswith("data: {") and '"text": ""' not in line and '"text":""' not in line:
+                    return time.perf_counter() - begun
+        raise RuntimeError("the stream ended without a token")
+
+    def on_engine_thread(self, job: Callable[[], T]) -> T:
+        """Run ``job`` where passes are made."""
+        return self.engine.generation._thread.run(job).result()
+
+    def one_at_a_time_tokens_per_second(self, clients: int, tokens: int) -> float:
+        """Several dials as servers with one steering for all do it: set it, generate, set it back, the next one."""
+        begun = time.perf_counter()
+        for _ in range(clients):
+            self.generate_tokens_per_second(tokens, hooks=True)
+        return clients * tokens / (time.perf_counter() - begun)
+
+    def _hooks(self, model: Any) -> list[Any]:
+        """Forward hooks of the usual kind: a vector added to a block's output, on three layers."""
+        handles = []
+        for each in self.engine.desk.state.attachments:
+            vector = 2.0 * each.sae.delta({5: 1.0}).to(model.device, model.dtype)
+
+            def add(_module: Any, _inputs: Any, output: Any, vector: Any = vector) -> Any:
+                return (output[0] + vector, *output[1:]) if isinstance(output, tuple) else output + vector
+
+            handles.append(model.model.layers[each.layer].register_forward_hook(add))
+        return handles
+
+    def generate_tokens_per_second(self, tokens: int, prompt: str = PROMPT, *, hooks: bool = False) -> float:
+        """Tokens per second of transformers' ``generate`` in process: same weights, dtype, prompt and count.
+
+        ``hooks``: steered on three layers by plain forward hooks, put on before and taken off after.
+        """
         import torch
 
         tokenizer = self.loaded.backend.tokenizer
@@ -116,14 +154,19 @@ class World:
         ids = torch.tensor([tokenizer.encode(text, add_special_tokens=False)], device=self.loaded.backend.device)
         model: Any = self.loaded.backend._model  # type: ignore[attr-defined]
         begun = time.perf_counter()
-        with torch.inference_mode():
-            out = model.generate(
-                ids,
-                attention_mask=torch.ones_like(ids),
-                do_sample=False,
-                min_new_tokens=tokens,
-                max_new_tokens=tokens,
-            )
+        handles = self._hooks(model) if hooks else []
+        try:
+            with torch.inference_mode():
+                out = model.generate(
+                    ids,
+                    attention_mask=torch.ones_like(ids),
+                    do_sample=False,
+                    min_new_tokens=tokens,
+                    max_new_tokens=tokens,
+                )
+        finally:
+            for handle in handles:
+                handle.remove()
         assert out.shape[1] == ids.shape[1] + tokens
         return tokens / (time.perf_counter() - begun)
 
@@ -143,7 +186,7 @@ def open_world(model: Path, **settings: object) -> Iterator[World]:
     """The program with ``model`` loaded and its server on a free port, in a data directory of its own."""
     with TemporaryDirectory() as folder:
         library = Library.open(Path(folder) / "millm.db")
-        engine = Engine(EngineSettings(**settings), library)  # type: ignore[arg-type]
+        engine = Engine(EngineSettings(**settings), library)
         engine.start()
         try:
             record = import_local_model(library, engine.events, model, name="bench")

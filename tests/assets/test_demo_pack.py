@@ -56,7 +56,7 @@ def test_the_pack_is_small() -> None:
 
 def test_the_index_names_what_is_there() -> None:
     index = _json(PACK / "pack.json")
-    assert index["version"] == "1"
+    assert index["version"] == "2"
     assert [each["layer"] for each in index["saes"]] == list(LAYERS)
     for each in index["saes"]:
         assert (PACK / each["path"] / "cfg.json").is_file()

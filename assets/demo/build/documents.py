@@ -24,7 +24,7 @@ from engine.documents.cluster import read_cluster
 from engine.documents.evidence import claims_causation
 from engine.documents.profile import profile_document, read_profile
 
-VERSION = "1"
+VERSION = "2"
 FORMULA = "equal-share-of-median-norm@1"
 ATTACH_SET = "Demo: layers 10, 15 and 20"
 MOST = {"cluster": 6, "profile": 4, "circuit": 5}
@@ -172,6 +172,7 @@ def _cluster(
             "intensity": calibration["sweet_spot"],
             "intensity_range": [calibration["onset"], calibration["cliff"]],
         },
+        "calibration": _calibration(calibration, curve, f"{subject.topic}.cluster.manifest.json"),
         "provenance": context.provenance,
     }
     read_cluster(document)
@@ -196,6 +197,20 @@ def _profile(
     )
     read_profile(document)
     return document, _sweep_manifest(subject, calibration, curve)
+
+
+def _calibration(calibration: dict[str, Any], curve: list[dict[str, float]], manifest: str) -> dict[str, Any]:
+    """The marks on the dial, as a document carries them; the figures behind them are in ``manifest``."""
+    return {
+        "onset": calibration["onset"],
+        "sweet_spot": calibration["sweet_spot"],
+        "cliff": calibration["cliff"],
+        "step_budget": len(curve),
+        "judge_metric_id": "topic-words+own-features@1",
+        "manifest_ref": f"{manifest}#/sweep",
+        "non_monotone": calibration["non_monotone"],
+        "provisional": not calibration.get("cliff_seen", False),
+    }
 
 
 def _cliff_words(calibration: dict[str, Any]) -> str:
@@ -238,16 +253,7 @@ def _circuit(
             "intensity": calibration["sweet_spot"],
             "intensity_range": [calibration["onset"], calibration["cliff"]],
         },
-        "calibration": {
-            "onset": calibration["onset"],
-            "sweet_spot": calibration["sweet_spot"],
-            "cliff": calibration["cliff"],
-            "step_budget": len(curve),
-            "judge_metric_id": "topic-words+own-features@1",
-            "manifest_ref": f"{manifest}#/sweep",
-            "non_monotone": calibration["non_monotone"],
-            "provisional": not calibration.get("cliff_seen", False),
-        },
+        "calibration": _calibration(calibration, curve, manifest),
         "discovery": {
             "mode": "seeded",
             "granularity": "feature",

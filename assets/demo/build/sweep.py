@@ -18,6 +18,7 @@ from assets.demo.build.settings import Build, from_arguments
 from assets.demo.build.shared import load_saes, read_json, write_json
 from assets.demo.build.subjects import Subject, choose
 from assets.demo.build.topics import BY_NAME, SWEEP_PROMPTS
+from engine.actions.sweeping.measures import repeated_trigrams
 from engine.models.residual import PassWork
 from engine.saes.sae import Sae
 
@@ -143,12 +144,6 @@ def _reread(
 def _reading(subject: Subject, readings: dict[int, list[Tensor]], row: int) -> float:
     total = sum(float(readings[layer][row][index]) for layer, part in subject.strengths.items() for index in part)
     return round(total, 4)
-
-
-def repeated_trigrams(ids: tuple[int, ...]) -> float:
-    """Share of trigrams that have come before in the same text."""
-    trigrams = list(zip(ids, ids[1:], ids[2:], strict=False))
-    return 1 - len(set(trigrams)) / len(trigrams) if trigrams else 0.0
 
 
 def _curve(
