@@ -49,7 +49,7 @@ AT_ONCE = frozenset(
 )
 """Settings that are read each time they count, or that are followed while the program runs."""
 
-AT_THE_NEXT_LOAD = frozenset({"DEVICE", "DTYPE", "CPU_THREADS"})
+AT_THE_NEXT_LOAD = frozenset({"DEVICE", "DTYPE", "CPU_THREADS", "KV_MEMORY_MB"})
 PROGRAM = "Program"
 
 Listener = Callable[[frozenset[str]], None]

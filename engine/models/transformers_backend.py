@@ -35,6 +35,7 @@ from engine.models.devices import (
 from engine.models.kv import KVSlab, Step, slots_taken
 from engine.models.load_progress import Report, reporting_bars
 from engine.models.masks import MASKABLE, attention_kinds, step_masks
+from engine.models.matvec import OneRowPasses
 from engine.models.residual import PassWork, ResidualHooks
 from engine.models.tokenizer import Tokenizer
 
@@ -101,6 +102,7 @@ class TransformersBackend:
         self._keep = next((name for name in ("logits_to_keep", "num_logits_to_keep") if name in accepted), None)
         self._positions = "position_ids" in accepted
         self._hooks = ResidualHooks(model, self._n_layers())
+        self._one_row = OneRowPasses(model, self.device, self.dtype)
         self.capabilities = self._find_capabilities()
         self.info = self._describe()
         self.kv_bytes_per_token = 2 * self._n_layers() * _kv_width(self._config) * self.dtype.itemsize
@@ -360,7 +362,8 @@ class TransformersBackend:
     def _forward_slab(self, slab: KVSlab, ids: Tensor) -> Tensor:
         """One forward over all rows of ``slab``; ``ids`` is ``[rows, width]``. Returns ``[rows, vocab]`` float32."""
         step = slab.begin(ids.shape[1])
-        output = self._model(input_ids=ids, **self._slab_arguments(slab, step), **self._keep_last())
+        with self._one_row.passing(step.width, step.rows):
+            output = self._model(input_ids=ids, **self._slab_arguments(slab, step), **self._keep_last())
         slab.commit()
         return cast(Tensor, output.logits[:, -1].float())
 

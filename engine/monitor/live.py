@@ -50,6 +50,9 @@ MOST_PASSES = 16
 MOST_VALUES = 1 << 19
 """Activations made at once at most, over all SAEs, as far as one pass does not make more."""
 
+ASKED_LATELY = 1.0
+"""Seconds after a read by another thread in which each pass is taken in by itself."""
+
 MAX_HISTORY = 1000
 MAX_TOP_K = 1000
 MAX_TOP_FEATURES = 100
@@ -98,6 +101,8 @@ class LiveMonitor:
         self._recorded = 0
         self._peaks = PeakMemory()
         self._pending: list[tuple[PassReading, datetime]] = []
+        self._asked: float | None = None
+        self._reading_thread: int | None = None
         self._cost = MonitoringCost(0, 0.0)
 
     # --- settings ---------------------------------------------------------------------------------------------------
@@ -125,7 +130,7 @@ class LiveMonitor:
         check_bool("enabled", enabled)
         chosen = feature_list(features)
         config = _Config(enabled, chosen, history_size, top_k, sae_id, layer)
-        with self._up_to_date():
+        with self._up_to_date(reads=False):
             matching = self._matching(sae_id, layer, self._attachments)
             if not matching and (enabled or chosen is not None or sae_id is not None or layer is not None):
                 raise self._not_attached(sae_id, layer)
@@ -138,7 +143,7 @@ class LiveMonitor:
     def set_enabled(self, enabled: bool) -> MonitoringState:
         """Turn it on or off and leave the rest as it is. Raises :class:`SaeNotAttached` when nothing can be watched."""
         check_bool("enabled", enabled)
-        with self._up_to_date():
+        with self._up_to_date(reads=False):
             if enabled and not self._series:
                 raise self._not_attached(self._config.sae_id, self._config.layer)
             changed = self._apply(replace(self._config, enabled=enabled), self._attachments)
@@ -153,7 +158,7 @@ class LiveMonitor:
         watched too, unless certain ones were chosen; of chosen features those it has. When nothing that was watched is
         left, the monitor goes off and forgets what was chosen; the history stays.
         """
-        with self._up_to_date():
+        with self._up_to_date(reads=False):
             config = self._config
             kept = {(each.sae_id, each.layer) for each in attachments}
             watched = {(each.attachment.sae_id, each.attachment.layer) for each in self._series}
@@ -199,8 +204,11 @@ class LiveMonitor:
             if self._watch is not reading.watch:
                 return
             self._pending.append((reading, self._now()))
+            self._reading_thread = threading.get_ident()
             due = self._last_event is None or time_now - self._last_event >= EVENT_INTERVAL
-            if due or len(self._pending) >= MOST_PASSES or self._pending_values() >= MOST_VALUES:
+            # Who comes again and again finds everything done, and does not make the engine wait for the lock.
+            asked = self._asked is not None and time_now - self._asked < ASKED_LATELY
+            if due or asked or len(self._pending) >= MOST_PASSES or self._pending_values() >= MOST_VALUES:
                 records = self._take_in()
                 event = self._event(records, len(reading.watch.series), time_now) if due else None
         if event is not None:
@@ -226,9 +234,11 @@ class LiveMonitor:
         return records
 
     @contextmanager
-    def _up_to_date(self) -> Iterator[None]:
-        """The lock, with nothing left to be taken in."""
+    def _up_to_date(self, *, reads: bool = True) -> Iterator[None]:
+        """The lock, with nothing left to be taken in. ``reads``: somebody who may soon come again."""
         with self._lock:
+            if reads and threading.get_ident() != self._reading_thread:
+                self._asked = self._clock()
             self._take_in()
             yield
 

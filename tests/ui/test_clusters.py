@@ -67,7 +67,7 @@ def test_a_file_is_imported_by_the_dialog(page: ClustersPage, qtbot: QtBot, tmp_
     )
     assert page.card.name.text() == "Harbour"
     assert page.card.binding.text() == "Not bound: no SAE is attached. Attach one, then activate the cluster."
-    assert [item.marks for item in page.list.items()] == [(("unbound", "warn"),)]
+    until(qtbot, lambda: [item.marks for item in page.list.items()] == [(("unbound", "warn"),)])
 
 
 def test_text_is_imported_by_the_field(page: ClustersPage, qtbot: QtBot) -> None:
@@ -102,7 +102,7 @@ def test_files_dropped_anywhere_are_imported(page: ClustersPage, qtbot: QtBot, t
     words = page.report.words()
     assert "/members must have at least 1 item(s), it has 0" in words
     assert "gone.json The file cannot be read" in words
-    assert [item.title for item in page.list.items()] == ["Harbour"]
+    until(qtbot, lambda: [item.title for item in page.list.items()] == ["Harbour"])
 
 
 def test_a_bundle_says_what_became_of_each_part(page: ClustersPage, qtbot: QtBot) -> None:

@@ -474,6 +474,7 @@ def test_passes_taken_in_together_leave_what_single_ones_leave() -> None:
     vectors = [torch.randn(3, generator=draw).tolist() for _ in range(40)]
     for each in (together, singly):
         watch_plain(each.monitor, history_size=60)
+        each.seconds += 5.0
         for place, vector in enumerate(vectors):
             if each is singly:
                 each.seconds += 1.0
@@ -490,6 +491,7 @@ def test_passes_taken_in_together_leave_what_single_ones_leave() -> None:
 def test_what_was_read_before_a_change_is_kept_and_counted_under_what_was_watched_then(heard: Heard) -> None:
     monitor = heard.monitor
     watch_plain(monitor, history_size=20, top_k=3)
+    heard.seconds += 5.0
     for place in range(5):
         read(monitor, "a", place + 1, 7, [3.0, 1.0, 2.0])
     monitor.configure(history_size=20, top_k=1)
@@ -501,7 +503,30 @@ def test_what_was_read_before_a_change_is_kept_and_counted_under_what_was_watche
 def test_an_overflow_among_passes_taken_in_together_spoils_none_of_them(heard: Heard) -> None:
     monitor = heard.monitor
     watch_plain(monitor)
+    heard.seconds += 5.0
     for place, value in enumerate((1.0, float("nan"), float("inf"), 2.0)):
         read(monitor, "a", place + 1, 7, [0.0, value, 0.0])
     assert [record.top_k for record in monitor.history()][::3] == [((1, 2.0),), ((1, 1.0),)]
     assert all(torch.isfinite(torch.tensor(figures.mean)) for figures in monitor.statistics([1]).features)
+
+
+def test_who_comes_again_and_again_has_each_pass_taken_in_by_itself(heard: Heard) -> None:
+    """Two readings on one thread are held together; after a read on another thread the third is not."""
+    monitor = heard.monitor
+    watch_plain(monitor)
+    heard.seconds += 5.0
+    held = []
+    for place in range(3):
+        read(monitor, "a", place + 1, 7, [1.0, 0.0, 0.0])
+        held.append(len(monitor._pending))
+    reader = threading.Thread(target=monitor.history)
+    reader.start()
+    reader.join(30)
+    read(monitor, "a", 4, 7, [1.0, 0.0, 0.0])
+    held.append(len(monitor._pending))
+    heard.seconds += 0.05
+    monitor._asked = None
+    read(monitor, "a", 5, 7, [1.0, 0.0, 0.0])
+    held.append(len(monitor._pending))
+    assert held == [0, 1, 2, 0, 1]
+    assert len(monitor.history()) == 5
