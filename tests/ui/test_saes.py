@@ -84,7 +84,7 @@ def test_another_layer_is_checked_before_it_is_tried(qtbot: QtBot, stage: Stage)
     until(qtbot, lambda: one.verdict.property("look") == "small" and "layer" in one.verdict.text())
     one.attach_button.click()
     until(qtbot, lambda: badge(one) == "attached to layer 3")
-    assert "trained" in page.notice.words()
+    until(qtbot, lambda: "trained" in page.notice.words())
 
 
 def test_without_a_model_nothing_can_be_attached_and_it_is_said(

@@ -19,6 +19,7 @@ from tests.ui.look import until
 from tests.ui.stage import Stage
 from ui.frame import SETTINGS
 from ui.pages.settings import SettingsPage
+from ui.widgets.basics import Button
 from ui.widgets.setting_row import shown
 
 
@@ -136,9 +137,14 @@ def test_what_waits_for_a_start_is_said(qtbot: QtBot, make_engine: EngineMaker, 
     stage.server.wait_ready(60)
     type_into(page, qtbot, "MAX_BODY_BYTES", "4096")
     until(qtbot, lambda: "Settings of the server" in page.waiting.words())
-    # One that was replaced a moment ago may still wait to be deleted.
-    (button,) = [each for each in page.waiting.findChildren(type(page.open_button)) if not each.isHidden()]
-    button.click()
+
+    def shown() -> list[Button]:
+        # One that was replaced a moment ago may still wait to be deleted.
+        return [each for each in page.waiting.findChildren(Button) if not each.isHidden()]
+
+    # It appears once the page has heard that the server runs.
+    until(qtbot, lambda: len(shown()) == 1)
+    shown()[0].click()
     until(qtbot, lambda: stage.server.state == "running" and not stage.server.outdated)
 
 
