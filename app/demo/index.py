@@ -7,6 +7,8 @@ import json
 import sqlite3
 import sys
 from contextlib import closing
+from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -38,19 +40,85 @@ def digest_of(pack: Path) -> str:
     return digest.hexdigest()
 
 
-def content_is_current(database: Path, pack: Path | None = None) -> bool:
-    """Whether the library file holds the pack that lies here; True where none lies here.
+class Standing(Enum):
+    """How the pack in a library compares with the one that lies here."""
+
+    CURRENT = "current"
+    MISSING = "missing"
+    UNFINISHED = "unfinished"
+    OLDER = "older"
+    OTHER = "other"
+    """Of the same version with other contents, or of a newer one."""
+
+
+@dataclass(frozen=True)
+class Content:
+    """What a library holds of the pack. ``version``: that of what it holds, where it is known; ``here``: the pack's."""
+
+    standing: Standing
+    version: str | None = None
+    here: str | None = None
+
+    @property
+    def in_words(self) -> str:
+        """What is wrong, as the end of a sentence about the demo model; empty when nothing is."""
+        match self.standing:
+            case Standing.CURRENT:
+                return ""
+            case Standing.MISSING:
+                return "but not the SAEs and documents that go with it; to add them: demo install"
+            case Standing.UNFINISHED:
+                return "but adding its SAEs and documents was cut short; to finish: demo install"
+        which = f"version {self.version}" if self.version else "an early version"
+        if self.standing is Standing.OLDER:
+            return (
+                f"but its demo pack is older ({which}, this program has version {self.here}); to upgrade: demo install"
+            )
+        return f"but its demo pack is another one ({which}, this program has {self.here}); to replace it: demo install"
+
+
+def compare(remembered: Any, pack: Path) -> Content:
+    """What a library remembers under :data:`STATE_KEY`, compared with ``pack``. Reads the whole pack."""
+    here = str(read_index(pack)["version"])
+    if not isinstance(remembered, dict):
+        return Content(Standing.MISSING, here=here)
+    version, digest = remembered.get("version"), remembered.get("digest")
+    if not digest:
+        return Content(Standing.UNFINISHED, version, here)
+    if digest == digest_of(pack):
+        return Content(Standing.CURRENT, version, here)
+    return Content(Standing.OLDER if is_older(remembered, here) else Standing.OTHER, version, here)
+
+
+def is_older(remembered: Any, here: str) -> bool:
+    """Whether what a library remembers is a whole pack of a version before ``here``; at first none was remembered."""
+    if not isinstance(remembered, dict) or not remembered.get("digest"):
+        return False
+    version = remembered.get("version")
+    try:
+        return version is None or int(version) < int(here)
+    except ValueError:
+        return False
+
+
+def content_of(database: Path, pack: Path | None = None) -> Content:
+    """What the library file holds of the pack that lies here; as it should be where none lies here.
 
     Only reads, without the lock of the data directory and without upgrading the file.
     """
     folder = pack or pack_folder()
     if not (folder / INDEX).is_file():
-        return True
+        return Content(Standing.CURRENT)
     if not database.is_file():
-        return False
+        return Content(Standing.MISSING)
     try:
         with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)) as connection:
             row = connection.execute("SELECT value FROM state WHERE key = ?", (STATE_KEY,)).fetchone()
-        return row is not None and json.loads(row[0])["digest"] == digest_of(folder)
+        return compare(None if row is None else json.loads(row[0]), folder)
     except (sqlite3.Error, ValueError, KeyError, TypeError):
-        return False
+        return Content(Standing.MISSING)
+
+
+def content_is_current(database: Path, pack: Path | None = None) -> bool:
+    """Whether the library file holds the pack that lies here; True where none lies here."""
+    return content_of(database, pack).standing is Standing.CURRENT

@@ -8,12 +8,14 @@ import pickle
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
-from assets.demo.build import edges, sweep, topics
+from assets.demo.build import edges, shared, subjects, sweep, topics
 from assets.demo.build.corpus import is_held_out
+from assets.demo.build.model import _choose
 from assets.demo.build.settings import REPOSITORY, Build, tiny_build
 from assets.demo.build.training import TopK
 
@@ -91,13 +93,26 @@ def test_effects_are_shares_of_the_downstream_activation() -> None:
     assert edges._effects(sums).tolist() == pytest.approx([0.5, 0.15, 0.05])
 
 
-def test_the_pipeline_runs_on_a_tiny_model(tiny_checkpoint: Path, tmp_path: Path) -> None:
+PROGRAM = """
+import pickle, sys
+from assets.demo.build.__main__ import run
+
+build = pickle.load(sys.stdin.buffer)
+files = lambda: {path: path.read_bytes() for path in build.pack.rglob("*") if path.is_file()}
+run(build)
+made = files()
+print("once more", flush=True)
+run(build)
+sys.exit(0 if files() == made else 3)
+"""
+
+
+def test_the_pipeline_runs_on_a_tiny_model_and_again_does_nothing(tiny_checkpoint: Path, tmp_path: Path) -> None:
     """As its own process: the build sets torch's threads, which the suite's other tests share."""
     base = Build(checkpoint=tiny_checkpoint, state=tmp_path, layers=(1, 2, 3), d_sae=64, k=4)
     build = tiny_build(base, tmp_path)
-    program = "import sys, pickle; from assets.demo.build.__main__ import run; run(pickle.load(sys.stdin.buffer))"
     done = subprocess.run(
-        [sys.executable, "-c", program],
+        [sys.executable, "-c", PROGRAM],
         cwd=REPOSITORY,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         input=pickle.dumps(build),
@@ -107,4 +122,57 @@ def test_the_pipeline_runs_on_a_tiny_model(tiny_checkpoint: Path, tmp_path: Path
     assert done.returncode == 0, done.stderr.decode()
     index = json.loads((build.pack / "pack.json").read_text(encoding="utf-8"))
     assert [each["layer"] for each in index["saes"]] == [1, 2, 3]
-    assert "# The demo pack: what was measured" in (build.pack / "REPORT.md").read_text(encoding="utf-8")
+    report = (build.pack / "REPORT.md").read_text(encoding="utf-8")
+    assert "# The demo pack: what was measured" in report
+    first, _, second = done.stdout.decode().partition("once more\n")
+    # The stages tell of their progress; the second time there was none to tell of.
+    assert "sweep: prompt 1, " in first
+    assert second == report + "\n"
+    sample = json.loads((build.pack / "sample.json").read_text(encoding="utf-8"))
+    assert all(layer["l0"] <= 4 for layer in sample["chats"]["layers"].values())
+
+
+def test_a_result_holds_for_the_files_it_was_made_from(tmp_path: Path) -> None:
+    build = Build(checkpoint=tmp_path, state=tmp_path / "state", pack=tmp_path / "pack")
+    weights, folder = tmp_path / "weights", tmp_path / "activations"
+    weights.write_bytes(b"one")
+    folder.mkdir()
+    (folder / "plain-0000.safetensors").write_bytes(b"12345")
+    mark = shared.fingerprint(weights, folder)
+    assert not shared.is_made_from(build, "quality", mark)
+    shared.note_made_from(build, "quality", mark)
+    assert shared.is_made_from(build, "quality", shared.fingerprint(weights, folder))
+    assert not shared.is_made_from(build, "edges", mark)
+    weights.write_bytes(b"two")
+    assert not shared.is_made_from(build, "quality", shared.fingerprint(weights, folder))
+    weights.write_bytes(b"one")
+    (folder / "plain-0001.safetensors").write_bytes(b"6")
+    assert not shared.is_made_from(build, "quality", shared.fingerprint(weights, folder))
+    weights.unlink()
+    assert shared.fingerprint(weights) != mark
+
+
+def test_answers_of_a_subject_with_other_strengths_are_sampled_anew() -> None:
+    old, same = subjects.Subject("cluster", "sea", {15: {3: 1.0}}), subjects.Subject("cluster", "food", {15: {7: 2.0}})
+    done: dict[str, Any] = {"texts": {}, "strengths": {}}
+    sweep._forget_changed(done, [old, same])
+    for key in ("unsteered | 0 | 0 | 0", "cluster sea | 1 | 0 | 0", "cluster food | 1 | 0 | 0"):
+        done["texts"][key] = {"features": {"cluster sea": 1.0, "cluster food": 2.0}}
+    sweep._forget_changed(done, [old, same])
+    assert len(done["texts"]) == 3
+    sweep._forget_changed(done, [subjects.Subject("cluster", "sea", {15: {3: 1.5}}), same])
+    assert list(done["texts"]) == ["unsteered | 0 | 0 | 0", "cluster food | 1 | 0 | 0"]
+    assert done["texts"]["unsteered | 0 | 0 | 0"]["features"] == {"cluster food": 2.0}
+    assert done["strengths"]["cluster sea"] == {"15": {"3": 1.5}}
+
+
+def test_some_rows_of_a_batch_draw_what_the_whole_batch_drew() -> None:
+    logits = torch.randn((9, 150), generator=torch.Generator().manual_seed(1))
+    seen = torch.zeros((9, 150), dtype=torch.bool)
+    places = [1, 4, 8]
+    every, some = (torch.Generator().manual_seed(2) for _ in range(2))
+    for _ in range(5):
+        whole = _choose(logits, seen, every, 0.7, 0.95, 1.0, None)
+        assert _choose(logits[places], seen[places], some, 0.7, 0.95, 1.0, (9, places)).tolist() == [
+            whole[1], whole[4], whole[8]
+        ]  # fmt: skip

@@ -7,11 +7,14 @@ import shutil
 from pathlib import Path
 
 import pytest
+from safetensors.torch import load_file, save_file
 
-from app.demo.content import install_content, is_installed, remove_content
-from app.demo.index import STATE_KEY, content_is_current, pack_folder
+from app.demo.content import install_content, is_installed, own_documents, remove_content
+from app.demo.index import STATE_KEY, Standing, compare, content_is_current, content_of, digest_of, pack_folder
+from engine.actions.saes.errors import SaeAlreadyAttached
 from engine.engine import Engine
 from tests.conftest import EngineMaker
+from tests.made_saes import make_sae
 
 
 @pytest.fixture
@@ -63,6 +66,94 @@ def test_another_version_takes_the_place_of_the_first(engine: Engine, tmp_path: 
     assert {key: after[key] for key in ("saes", "circuits", "sets")} == {
         key: before[key] for key in ("saes", "circuits", "sets")
     }
+
+
+def _older_pack(tmp_path: Path) -> Path:
+    """The pack as version 2: other weights under the same ids, and a cluster that the present one has not."""
+    older = tmp_path / "older"
+    shutil.copytree(pack_folder(), older, ignore=shutil.ignore_patterns("build"))
+    index = json.loads((older / "pack.json").read_text(encoding="utf-8"))
+    index["version"] = "2"
+    gone = json.loads((older / "clusters/sea.cluster.json").read_text(encoding="utf-8"))
+    gone["name"] = "Demo: the body"
+    (older / "clusters/body.cluster.json").write_text(json.dumps(gone), encoding="utf-8")
+    index["clusters"].append("clusters/body.cluster.json")
+    (older / "pack.json").write_text(json.dumps(index), encoding="utf-8")
+    for layer in (10, 15, 20):
+        weights = older / "saes" / f"layer_{layer}" / "sae_weights.safetensors"
+        tensors = load_file(weights)
+        tensors["b_dec"] = tensors["b_dec"] + 1
+        save_file(tensors, weights)
+    return older
+
+
+def test_an_older_pack_is_upgraded_and_a_persons_own_stays(engine: Engine, tmp_path: Path) -> None:
+    index = json.loads((pack_folder() / "pack.json").read_text(encoding="utf-8"))
+    ids = [each["sae_id"] for each in index["saes"]]
+    assert install_content(engine, pack=_older_pack(tmp_path))
+    assert "Demo: the body" in _rows(engine)["profiles"]
+    mine = engine.profiles.create(name="mine", sae_id=ids[1], layer=15, steering={1: 2.0})
+    engine.saes.save_set("my set", [(ids[2], 20)])
+    hashes = {each.id: each.files_sha256 for each in engine.saes.list()}
+    found = content_of(engine.library.path)
+    assert (found.standing, found.version, found.here) == (Standing.OLDER, "2", "3")
+    assert found.in_words == (
+        "but its demo pack is older (version 2, this program has version 3); to upgrade: demo install"
+    )
+    assert install_content(engine)
+    rows = _rows(engine)
+    assert rows["saes"] == ids
+    assert rows["sets"] == [index["attach_set"], "my set"]
+    assert "Demo: the body" not in rows["profiles"]
+    assert len(rows["profiles"]) == len(index["profiles"]) + len(index["clusters"]) + 1
+    assert len(rows["circuits"]) == len(index["circuits"])
+    # No name got a number, and the weights under the same ids are the new ones.
+    assert not any(name.endswith(")") for name in rows["profiles"] + rows["circuits"])
+    assert all(each.files_sha256 != hashes[each.id] for each in engine.saes.list())
+    assert engine.library.profiles.get(mine.record.id) == mine.record
+    assert engine.library.attach_sets.get("my set").items[0].sae_id == ids[2]  # type: ignore[union-attr]
+    assert own_documents(engine) == ["mine"]
+    assert content_of(engine.library.path).standing is Standing.CURRENT
+    assert not install_content(engine)
+    assert _rows(engine) == rows
+
+
+def test_a_pack_that_is_attached_is_not_replaced_and_nothing_changes(make_engine: EngineMaker, tmp_path: Path) -> None:
+    """The tiny model is too narrow for the pack's SAEs: one of its own width is remembered as one of them."""
+    engine = make_engine()
+    assert install_content(engine, pack=_older_pack(tmp_path))
+    engine.saes.import_local(make_sae(tmp_path / "made"), sae_id="made", layer=1)
+    there = engine.library.state.get(STATE_KEY)
+    assert isinstance(there, dict)
+    engine.library.state.set(STATE_KEY, there | {"saes": [*there["saes"], "made"]})
+    engine.saes.attach("made", 1)
+    before = _rows(engine)
+    for action in (install_content, remove_content):
+        with pytest.raises(SaeAlreadyAttached, match=r"attached \(layer 1\), so they cannot be replaced or removed"):
+            action(engine)
+        assert _rows(engine) == before
+    engine.saes.detach("made")
+    assert install_content(engine)
+    assert content_of(engine.library.path).standing is Standing.CURRENT
+
+
+def test_what_a_library_remembers_is_told_apart() -> None:
+    digest = digest_of(pack_folder())
+    for remembered, standing in (
+        (None, Standing.MISSING),
+        ({"digest": "", "version": "3"}, Standing.UNFINISHED),
+        ({"digest": "0"}, Standing.OLDER),
+        ({"digest": "0", "version": "2"}, Standing.OLDER),
+        ({"digest": "0", "version": "3"}, Standing.OTHER),
+        ({"digest": "0", "version": "4"}, Standing.OTHER),
+        ({"digest": "0", "version": "x"}, Standing.OTHER),
+        ({"digest": digest, "version": "3"}, Standing.CURRENT),
+        ({"digest": digest}, Standing.CURRENT),
+    ):
+        content = compare(remembered, pack_folder())
+        assert content.standing is standing, remembered
+        assert bool(content.in_words) is (standing is not Standing.CURRENT)
+        assert ("is older (" in content.in_words) is (standing is Standing.OLDER)
 
 
 def test_removal_leaves_a_persons_own(engine: Engine) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,7 @@ def test_the_pack_is_small() -> None:
 
 def test_the_index_names_what_is_there() -> None:
     index = _json(PACK / "pack.json")
-    assert index["version"] == "2"
+    assert index["version"] == "3"
     assert [each["layer"] for each in index["saes"]] == list(LAYERS)
     for each in index["saes"]:
         assert (PACK / each["path"] / "cfg.json").is_file()
@@ -121,8 +122,17 @@ def test_circuit_claims_what_its_manifest_carries(path: Path) -> None:
             measured["up"]["feature_idx"],
             measured["down"]["feature_idx"],
         )
-        if edge.up.feature_idx == edge.down.feature_idx:
-            assert edge.type == "persistence"
+        direct = measured["direct_share"] is not None and measured["direct_share"] >= 0.5
+        same = edge.up.feature_idx == edge.down.feature_idx or measured["decoder_cosine"] > 0.5
+        assert edge.type == ("persistence" if same or direct else "computed")
+        assert _json(path)["edges"][manifest["edges"].index(measured)]["evidence"] == {
+            "measure": "share of the downstream activation that goes when the upstream contribution is taken out",
+            "effect_5_to_95_percent": [measured["effect_low"], measured["effect_high"]],
+            "prompts": measured["texts"],
+            "controls": len(measured["controls"]),
+            "largest_control": max(measured["controls"]),
+            "direct_path_share": measured["direct_share"],
+        }
         if edge.evidence_rung >= 2:
             assert measured["effect"] >= 0.1
             assert len(measured["controls"]) >= 12
@@ -142,9 +152,16 @@ def test_circuit_claims_what_its_manifest_carries(path: Path) -> None:
 
 
 def test_rungs_of_the_pack() -> None:
-    rungs = [read_circuit(_json(path)).rung for path in _documents("circuit")]
-    assert max(rungs) >= 2
-    assert min(rungs) < 2
+    rungs = {path.name.split(".")[0]: read_circuit(_json(path)).rung for path in _documents("circuit")}
+    # One falls short on purpose. None is at 3: that asks for necessity and sufficiency of 0.7 both.
+    assert rungs == {"religion": 2, "music": 2, "law": 2, "family": 2, "computing": 0}
+    whole = {topic: _manifest(PACK / "circuits" / f"{topic}.circuit.json")["faithfulness"] for topic in rungs}
+    assert {topic: (each["necessity"], each["sufficiency"]) for topic, each in whole.items() if each} == {
+        "religion": (0.8244, 0.6085),
+        "music": (0.8677, 0.1436),
+        "law": (0.4411, 0.0128),
+        "family": (0.432, 0.6154),
+    }
 
 
 def _calibration_agrees(manifest: Any) -> None:
@@ -176,5 +193,72 @@ def test_the_report_holds_the_figures_that_are_claimed() -> None:
     text = (PACK / "REPORT.md").read_text(encoding="utf-8")
     for name in re.findall(r"\]\(([^)]+)\)", text):
         assert (PACK / name).exists(), name
-    for layer in LAYERS:
-        assert re.search(rf"^\| {layer} \| 0\.\d\d\d \|", text, re.MULTILINE)
+    # Layer, variance explained in all, of packages' texts, of chats, loss recovered, against the mean, L0, dead.
+    for row in (
+        "| 10 | 0.799 | 0.797 | 0.809 | 0.982 | 0.967 | 32.0 | 0 | 141 | 7.1 |",
+        "| 15 | 0.800 | 0.800 | 0.793 | 0.981 | 0.966 | 32.0 | 0 | 173 | 7.1 |",
+        "| 20 | 0.792 | 0.791 | 0.786 | 0.956 | 0.939 | 32.0 | 0 | 240 | 7.1 |",
+    ):
+        assert row in text
+    assert "544,680 tokens of packages' texts and 73,618 of the model's own chats" in text
+    assert "Trained on 579,723 of them in 1,699 steps of 1024: 3.0 epochs." in text
+
+
+def test_the_report_says_what_the_documents_say() -> None:
+    text = (PACK / "REPORT.md").read_text(encoding="utf-8")
+    for kind in ("cluster", "profile", "circuit"):
+        for path in _documents(kind):
+            manifest = _manifest(path)
+            marks = manifest["calibration"]
+            head = f"| {kind} {manifest['topic']} | {marks['onset']:g} | {marks['sweet_spot']:g} | {marks['cliff']:g}"
+            assert head in text
+            for edge in manifest.get("edges", []):
+                up, down = edge["up"], edge["down"]
+                row = next(
+                    line
+                    for line in text.splitlines()
+                    if line.startswith(
+                        f"| {manifest['topic']} | {up['layer']}:{up['feature_idx']} → "
+                        f"{down['layer']}:{down['feature_idx']} | {edge['effect']:.0%} |"
+                    )
+                )
+                assert row.endswith("| yes |" if edge["passed"] else "| no |")
+    rows = [line for line in text.splitlines() if re.match(r"\| \w+ \| \d+:\d+ → ", line)]
+    assert (len(rows), sum(line.endswith("| yes |") for line in rows)) == (24, 20)
+    assert "20 of 24 edges passed." in text
+
+
+def test_the_sample_has_texts_of_sources_that_may_be_given_away() -> None:
+    sample = _json(PACK / "sample.json")
+    found = Counter(each["source"] for each in sample["edge"]["texts"])
+    assert found == {"bible": 13, "wordnet": 6, "chat": 2, "devil": 1}
+    assert max(len(each["ids"].split()) for each in sample["edge"]["texts"]) == 48
+    text = (PACK / "SOURCES.md").read_text(encoding="utf-8")
+    assert "13 of the Bible, 6 of WordNet, 2 of the chats, 1 of The Devil's Dictionary" in text
+    assert "the same appear on ALL copies of the software" in text
+
+
+def test_the_documentation_names_the_packs_figures() -> None:
+    """Where a page says what the demo pack did, it is what the documents say."""
+    docs = PACK.parents[1] / "docs"
+    steering = " ".join((docs / "steering.md").read_text(encoding="utf-8").split())
+    sea = {point["intensity"]: point for point in _manifest(PACK / "clusters/sea.cluster.json")["sweep"]["curve"]}
+    plain, sweet = sea[0.0], sea[1.0]
+    assert (
+        f"the share of sea words goes from {100 * plain['words']:.1f} % to {100 * sweet['words']:.1f} % at λ = 1, "
+        f"the perplexity from {plain['perplexity']:.1f} to {sweet['perplexity']:.1f}."
+    ) in steering
+    assert "norms are 141, 173 and 240 at layers 10, 15 and 20" in steering
+    assert "(here 80 %, 80 % and 79 %)" in steering
+    assert "Of the demo pack's five circuits four reached rung 2 and none rung 3" in steering
+    for path in _documents("circuit"):
+        if (manifest := _manifest(path))["rung"] >= 2:
+            assert {edge["type"] for edge in manifest["edges"]} == {"persistence"}
+    formats = (docs / "document-formats.md").read_text(encoding="utf-8")
+    for member in _json(PACK / "clusters/sea.cluster.json")["members"]:
+        assert f'"feature_idx": {member["feature_idx"]}, ' in formats
+        assert f'"strength": {member["strength"]}, "sign": 1, "max_activation": {member["max_activation"]}' in formats
+    edge = _json(PACK / "circuits/religion.circuit.json")["edges"][0]
+    evidence = edge["evidence"]
+    assert f'"effect_size": {edge["effect_size"]},' in formats
+    assert f'"largest_control": {evidence["largest_control"]}, "direct_path_share": ' in formats

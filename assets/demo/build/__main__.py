@@ -12,6 +12,7 @@ from assets.demo.build import (
     labels,
     quality,
     report,
+    sample,
     sweep,
     training,
 )
@@ -31,6 +32,7 @@ def run(build: Build) -> None:
     faithfulness.run(build)
     sweep.run(build)
     documents.run(build)
+    sample.run(build)
     print(report.run(build).read_text(encoding="utf-8"))
 
 

@@ -7,7 +7,6 @@ circuit's edges carry rung 2 where they passed the rule of :mod:`edges`, and 0 e
 
 from __future__ import annotations
 
-import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from assets.demo.build import edges as edge_stage
 from assets.demo.build import faithfulness as faithfulness_stage
 from assets.demo.build import sweep as sweep_stage
 from assets.demo.build.settings import MODEL_ID, MODEL_NAME, Build, from_arguments
-from assets.demo.build.shared import read_json, write_json
+from assets.demo.build.shared import read_json, read_labels, write_json
 from assets.demo.build.subjects import TOTAL, Subject, circuits, load
 from assets.demo.build.topics import BY_NAME, SWEEP_PROMPTS
 from engine.documents.circuit import read_circuit
@@ -24,17 +23,16 @@ from engine.documents.cluster import read_cluster
 from engine.documents.evidence import claims_causation
 from engine.documents.profile import profile_document, read_profile
 
-VERSION = "2"
+VERSION = "3"
 FORMULA = "equal-share-of-median-norm@1"
 ATTACH_SET = "Demo: layers 10, 15 and 20"
 MOST = {"cluster": 6, "profile": 4, "circuit": 5}
+DATES = ("created_at", "updated_at", "discovered_at")
 
 
 def run(build: Build) -> dict[str, Any]:
     """Write all documents, manifests and ``pack.json``; returns the index that is in it."""
     makers = {"cluster": _cluster, "profile": _profile, "circuit": _circuit}
-    for kind in makers:
-        shutil.rmtree(build.pack / f"{kind}s", ignore_errors=True)
     curves = read_json(build.state / "sweep.json")["curves"]
     context = _Context(build)
     written: dict[str, list[str]] = {f"{kind}s": [] for kind in makers}
@@ -48,9 +46,11 @@ def run(build: Build) -> dict[str, Any]:
         document, manifest = makers[subject.kind](context, subject, calibration, curves[subject.key])
         name = f"{subject.topic}.{subject.kind}"
         folder = build.pack / f"{subject.kind}s"
-        write_json(folder / f"{name}.json", document)
+        _write_document(folder / f"{name}.json", document)
         write_json(folder / f"{name}.manifest.json", manifest)
         written[f"{subject.kind}s"].append(f"{subject.kind}s/{name}.json")
+    for kind in makers:
+        _sweep_folder(build.pack / f"{kind}s", {build.pack / each for each in written[f"{kind}s"]})
     index = {
         "version": VERSION,
         "model": MODEL_NAME,
@@ -66,14 +66,33 @@ def run(build: Build) -> dict[str, Any]:
     return index
 
 
+def _write_document(path: Path, document: dict[str, Any]) -> None:
+    """Write it, unless the one that is there says the same but for its dates: then nothing has changed."""
+    if not path.exists() or _undated(read_json(path)) != _undated(document):
+        write_json(path, document)
+
+
+def _undated(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _undated(each) for key, each in value.items() if key not in DATES}
+    return [_undated(each) for each in value] if isinstance(value, list) else value
+
+
+def _sweep_folder(folder: Path, documents: set[Path]) -> None:
+    """Delete what an earlier build wrote and this one did not."""
+    keep = documents | {path.with_name(path.name.removesuffix(".json") + ".manifest.json") for path in documents}
+    for path in folder.glob("*.json"):
+        if path not in keep:
+            path.unlink()
+
+
 class _Context:
     """What every document needs."""
 
     def __init__(self, build: Build) -> None:
         self.build = build
         self.labels: dict[int, dict[int, dict[str, Any]]] = {}
-        for layer in build.layers:
-            rows = read_json(build.pack / "labels" / f"layer_{layer}.json")["labels"]
+        for layer, rows in read_labels(build).items():
             self.labels[layer] = {each["feature_idx"]: each for each in rows}
         self.edges = read_json(build.state / "edges.json")
         self.faithfulness = read_json(build.state / "faithfulness.json")

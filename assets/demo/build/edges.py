@@ -21,11 +21,23 @@ from torch import Tensor
 from assets.demo.build.chunks import chunk_files, load_chunk
 from assets.demo.build.model import Model
 from assets.demo.build.settings import Build, from_arguments
-from assets.demo.build.shared import encode_sparse, load_saes, read_json, texts_by_number, write_json
+from assets.demo.build.shared import (
+    encode_sparse,
+    fingerprint,
+    is_made_from,
+    label_file,
+    load_saes,
+    note_made_from,
+    read_json,
+    read_labels,
+    sae_files,
+    texts_by_number,
+    write_json,
+)
 from engine.saes.sae import Sae
 
 TEXTS = 22
-"""Tried for each edge. A first run tried 14: too few had the downstream feature on. The rule stayed as it was."""
+"""Tried for each edge. On earlier SAEs it was 14: too few had the downstream feature on. The rule stayed as it was."""
 WIDTH = 48
 CONTROLS = 12
 LEAST_TEXTS = 12
@@ -55,15 +67,23 @@ class Node:
 
 
 def run(build: Build) -> list[dict[str, Any]]:
-    """Test the edges of every topic that has features on several layers; writes ``edges.json``."""
+    """Test the edges of every topic that has features on several layers; writes ``edges.json``.
+
+    Topics that are in it are kept while SAEs, labels and texts are the same.
+    """
     torch.set_num_threads(build.threads)
     target = build.state / "edges.json"
-    done: list[dict[str, Any]] = read_json(target) if target.exists() else []
+    mark = made_from(build)
+    kept = target.exists() and is_made_from(build, "edges", mark)
+    done: list[dict[str, Any]] = read_json(target) if kept else []
     have = {each["topic"] for each in done}
+    wanted = [(topic, nodes) for topic, nodes in candidates(build, read_labels(build)) if topic not in have]
+    if not wanted:
+        return done
+    write_json(target, done)
+    note_made_from(build, "edges", mark)
     bench = Bench(build)
-    for topic, nodes in candidates(build, bench.labels):
-        if topic in have:
-            continue
+    for topic, nodes in wanted:
         for layer in build.layers[:-1]:
             down = [node for node in nodes if node.layer > layer]
             for up in (node for node in nodes if node.layer == layer):
@@ -72,6 +92,13 @@ def run(build: Build) -> list[dict[str, Any]]:
         write_json(target, done)
     write_json(target, done)
     return done
+
+
+def made_from(build: Build) -> str:
+    """What the figures of edges and of whole circuits hang on."""
+    labels = [label_file(build, layer) for layer in build.layers]
+    texts = (build.state / "pieces.jsonl", build.state / "chats.jsonl", build.activations)
+    return fingerprint(*sae_files(build), *labels, *texts)
 
 
 def candidates(build: Build, labels: dict[int, list[dict[str, Any]]]) -> list[tuple[str, list[Node]]]:
@@ -100,9 +127,7 @@ class Bench:
         self.model = Model(build, depth=build.layers[-1] + 1)
         self.saes = load_saes(build)
         self.texts = texts_by_number(build)
-        self.labels = {
-            layer: read_json(build.pack / "labels" / f"layer_{layer}.json")["labels"] for layer in build.layers
-        }
+        self.labels = read_labels(build)
         self.held: list[dict[str, Tensor]] = []
         self._fired: dict[int, tuple[Tensor, Tensor]] = {}
         self._train: list[dict[str, Tensor]] = []
@@ -114,6 +139,10 @@ class Bench:
 
     def held_out_texts(self, up: Node) -> list[list[int]]:
         """Tokens of the held-out texts in which ``up`` is most active, cut around its strongest place."""
+        return [row for _, row in self.numbered_held_out_texts(up)]
+
+    def numbered_held_out_texts(self, up: Node) -> list[tuple[int, list[int]]]:
+        """The same, each with the number of its text."""
         sae = self.saes[up.layer]
         best: dict[int, tuple[float, int]] = {}
         for chunk in self.held:
@@ -130,7 +159,7 @@ class Bench:
             start = min(max(0, position - WIDTH // 2), max(0, len(ids) - WIDTH))
             row = ids[start : start + WIDTH]
             if len(row) >= 8:
-                rows.append(row)
+                rows.append((number, row))
             if len(rows) == TEXTS:
                 break
         return rows

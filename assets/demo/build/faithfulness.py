@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 
-from assets.demo.build.edges import Bench, Node, removed_everywhere
+from assets.demo.build.edges import Bench, Node, made_from, removed_everywhere
 from assets.demo.build.settings import Build, from_arguments
-from assets.demo.build.shared import read_json, write_json
+from assets.demo.build.shared import fingerprint, is_made_from, note_made_from, read_json, write_json
 from assets.demo.build.subjects import circuits
 from engine.saes.checks import SINK_FACTOR
 
@@ -30,12 +30,17 @@ RULE = (
 
 
 def run(build: Build) -> dict[str, Any]:
-    """Measure every circuit of which all edges passed; writes ``faithfulness.json``."""
+    """Measure every circuit of which all edges passed; writes ``faithfulness.json``.
+
+    Circuits that are in it are kept while edges, SAEs, labels and texts are the same.
+    """
     torch.set_num_threads(build.threads)
     target = build.state / "faithfulness.json"
     edges = read_json(build.state / "edges.json")
     chosen = {topic: own for topic, own in circuits(edges).items() if own and all(edge["passed"] for edge in own)}
-    done: dict[str, Any] = read_json(target) if target.exists() else {}
+    mark = f"{made_from(build)} {fingerprint(build.state / 'edges.json')}"
+    kept = target.exists() and is_made_from(build, "faithfulness", mark)
+    done: dict[str, Any] = read_json(target) if kept else {}
     if not all(topic in done for topic in chosen):
         bench = Bench(build)
         for topic, own in chosen.items():
@@ -43,6 +48,7 @@ def run(build: Build) -> dict[str, Any]:
                 done[topic] = _measure(bench, own)
                 print(f"faithfulness: {topic}: {done[topic]}", flush=True)
     write_json(target, done)
+    note_made_from(build, "faithfulness", mark)
     return done
 
 

@@ -12,15 +12,28 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from assets.demo.build import topics
 from assets.demo.build.chunks import chunk_files, load_chunk
 from assets.demo.build.model import Model
 from assets.demo.build.settings import Build, from_arguments
-from assets.demo.build.shared import encode_sparse, load_saes, texts_by_number, write_json
+from assets.demo.build.shared import (
+    encode_sparse,
+    fingerprint,
+    is_made_from,
+    label_file,
+    load_saes,
+    note_made_from,
+    read_labels,
+    sae_files,
+    texts_by_number,
+    write_json,
+)
 from assets.demo.build.topics import NEUTRAL_SENTENCES, TOPICS, Topic
 from engine.saes.sae import Sae
 
@@ -46,7 +59,13 @@ class Statistics:
 
 
 def run(build: Build) -> dict[int, list[dict[str, Any]]]:
-    """Label every layer; writes ``labels/layer_N.json`` into the pack and returns the labels by layer."""
+    """Label every layer; writes ``labels/layer_N.json`` into the pack and returns the labels by layer.
+
+    Those that are there are kept while SAEs, activations and topics are the same.
+    """
+    mark = fingerprint(Path(topics.__file__), build.activations, *sae_files(build))
+    if is_made_from(build, "labels", mark) and all(label_file(build, layer).exists() for layer in build.layers):
+        return read_labels(build)
     torch.set_num_threads(build.threads)
     saes = load_saes(build)
     model = Model(build, depth=build.layers[-1] + 1)
@@ -66,7 +85,8 @@ def run(build: Build) -> dict[int, list[dict[str, Any]]]:
             "n_tokens": statistics.n_tokens,
             "labels": found[layer],
         }
-        write_json(build.pack / "labels" / f"layer_{layer}.json", document)
+        write_json(label_file(build, layer), document)
+    note_made_from(build, "labels", mark)
     return found
 
 

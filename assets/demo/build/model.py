@@ -117,12 +117,14 @@ class Model:
         reader: Reader | None = None,
         read_layers: Sequence[int] = (),
         on_pass: Any = None,
+        places: tuple[int, Sequence[int]] | None = None,
     ) -> list[Written]:
         """Sample up to ``tokens`` for each prompt, all in one batch, padded left.
 
         ``deltas`` ({layer: [rows, d_model]}) are added at every position but each row's first, as the program does.
         ``on_pass(mask [rows, width], ids [rows, width], live [rows])`` is called after every pass while ``reader``
-        holds its streams.
+        holds its streams. ``places`` (rows of a larger batch, where these stood in it) draws what that batch drew for
+        them, so that some of its rows can be written again without the rest.
         """
         width = max(map(len, prompts))
         ids = torch.full((len(prompts), width), self.pad)
@@ -150,7 +152,7 @@ class Model:
             if on_pass is not None:
                 on_pass(mask[:, -step.shape[1] :].bool(), step, live)
             logits = self.model.lm_head(hidden.last_hidden_state[:, -1]).float()
-            chosen = _choose(logits, seen, generator, temperature, top_p, repetition_penalty)
+            chosen = _choose(logits, seen, generator, temperature, top_p, repetition_penalty, places)
             live = live & ~torch.isin(chosen, torch.tensor(sorted(self.ends)))
             for number in torch.nonzero(live).flatten().tolist():
                 written[number].append(int(chosen[number]))
@@ -189,6 +191,7 @@ def _choose(
     temperature: float,
     top_p: float,
     repetition_penalty: float,
+    places: tuple[int, Sequence[int]] | None,
 ) -> Tensor:
     if repetition_penalty != 1.0:
         scaled = torch.where(logits > 0, logits / repetition_penalty, logits * repetition_penalty)
@@ -198,5 +201,11 @@ def _choose(
     values, order = (logits / temperature).topk(min(100, logits.shape[1]), dim=-1)
     shares = values.softmax(dim=-1)
     shares = shares * ((shares.cumsum(dim=-1) - shares) < top_p)
-    picked = torch.multinomial(shares, 1, generator=generator)
+    if places is None:
+        picked = torch.multinomial(shares, 1, generator=generator)
+    else:
+        # Each row takes its own stretch of the generator's numbers, so rows that are not here must take theirs.
+        whole = torch.ones((places[0], shares.shape[1]))
+        whole[list(places[1])] = shares
+        picked = torch.multinomial(whole, 1, generator=generator)[list(places[1])]
     return order.gather(1, picked)[:, 0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from html import escape
 
@@ -15,7 +16,7 @@ def lines(title: str, x_label: str, y_label: str, series: Sequence[Series], *, m
     """Curves over a shared x axis; ``marks`` are vertical lines."""
     xs = [x for _, points in series for x, _ in points]
     ys = [y for _, points in series for _, y in points]
-    frame = _Frame(min(xs), max(xs), 0.0, max(ys) * 1.05 or 1.0)
+    frame = _Frame(min(xs), max(xs), 0.0, max(ys) or 1.0)
     parts = frame.axes(title, x_label, y_label)
     for x in marks:
         parts.append(f'<line x1="{frame.x(x):.1f}" y1="{TOP}" x2="{frame.x(x):.1f}" y2="{HEIGHT - BOTTOM}" class="m"/>')
@@ -28,22 +29,27 @@ def lines(title: str, x_label: str, y_label: str, series: Sequence[Series], *, m
 
 
 def against_controls(title: str, y_label: str, rows: Sequence[tuple[str, float, Sequence[float], bool]]) -> str:
-    """For each row a large dot, the effect, over small ones, its controls. Rows that passed are filled."""
+    """For each row a large dot, the effect, over small ones, its controls. Rows that passed are filled.
+
+    A line marks no effect at all.
+    """
     ys = [value for _, effect, controls, _ in rows for value in (effect, *controls)]
-    frame = _Frame(0.0, float(max(1, len(rows))), min(0.0, *ys) - 0.02, max(ys) * 1.05)
+    frame = _Frame(0.0, float(max(1, len(rows))), min(0.0, *ys), max(ys))
     parts = frame.axes(title, "", y_label, ticks_x=False)
+    parts.append(f'<path d="M{LEFT} {frame.y(0):.1f}H{WIDTH - RIGHT}" class="m"/>')
     for number, (name, effect, controls, passed) in enumerate(rows):
         x = frame.x(number + 0.5)
         for value in controls:
             parts.append(f'<circle cx="{x:.1f}" cy="{frame.y(value):.1f}" r="2" fill="#9ca3af"/>')
-        fill = COLOURS[0] if passed else "none"
+        fill = COLOURS[0] if passed else "#ffffff"
         parts.append(f'<circle cx="{x:.1f}" cy="{frame.y(effect):.1f}" r="5" fill="{fill}" stroke="{COLOURS[0]}"/>')
         parts.append(
             f'<text x="{x:.1f}" y="{HEIGHT - BOTTOM + 12}" class="s" transform="rotate(55 {x:.1f} '
             f'{HEIGHT - BOTTOM + 12})">{escape(name)}</text>'
         )
     parts.append(_key(0, "passed", COLOURS[0]))
-    parts.append(_key(1, "controls", "#9ca3af"))
+    parts.append(_key(1, "did not pass", COLOURS[0], hollow=True))
+    parts.append(_key(2, "controls", "#9ca3af"))
     return _document(parts)
 
 
@@ -51,8 +57,11 @@ class _Frame:
     """Data to picture coordinates."""
 
     def __init__(self, x0: float, x1: float, y0: float, y1: float) -> None:
-        self._x0, self._y0 = x0, y0
-        self._dx, self._dy = (x1 - x0) or 1.0, (y1 - y0) or 1.0
+        self._x0, self._dx = x0, (x1 - x0) or 1.0
+        # The y axis goes from one round value to another.
+        self._step = _round_step((y1 - y0) / 5)
+        self._low, self._high = math.floor(y0 / self._step + 1e-9), math.ceil(y1 / self._step - 1e-9)
+        self._y0, self._dy = self._low * self._step, max(1, self._high - self._low) * self._step
 
     def x(self, value: float) -> float:
         return LEFT + (value - self._x0) / self._dx * (WIDTH - LEFT - RIGHT)
@@ -68,12 +77,13 @@ class _Frame:
             f'<text x="{(LEFT + right) / 2}" y="{floor + 34}" class="s" text-anchor="middle">{escape(x_label)}</text>',
             f'<text x="12" y="{TOP - 12}" class="s">{escape(y_label)}</text>',
         ]
-        for i in range(5):
-            value = self._y0 + self._dy * i / 4
+        for number in range(self._low, self._high + 1):
+            value = number * self._step
             parts.append(
-                f'<text x="{LEFT - 6}" y="{self.y(value) + 4:.1f}" class="s" text-anchor="end">{value:.2f}</text>'
+                f'<text x="{LEFT - 6}" y="{self.y(value) + 4:.1f}" class="s" text-anchor="end">{value:.4g}</text>'
             )
-            if ticks_x:
+        if ticks_x:
+            for i in range(5):
                 value = self._x0 + self._dx * i / 4
                 parts.append(
                     f'<text x="{self.x(value):.1f}" y="{floor + 14}" class="s" text-anchor="middle">{value:g}</text>'
@@ -81,10 +91,17 @@ class _Frame:
         return parts
 
 
-def _key(number: int, name: str, colour: str) -> str:
+def _round_step(least: float) -> float:
+    """The smallest of 1, 2, 5 times a power of ten that is at least ``least``."""
+    power = 10.0 ** math.floor(math.log10(least)) if least > 0 else 1.0
+    return next(power * each for each in (1, 2, 5, 10) if power * each >= least * (1 - 1e-9))
+
+
+def _key(number: int, name: str, colour: str, *, hollow: bool = False) -> str:
     y = TOP + 8 + 16 * number
+    fill = "#ffffff" if hollow else colour
     return (
-        f'<circle cx="{WIDTH - RIGHT + 14}" cy="{y}" r="4" fill="{colour}"/>'
+        f'<circle cx="{WIDTH - RIGHT + 14}" cy="{y}" r="4" fill="{fill}" stroke="{colour}"/>'
         f'<text x="{WIDTH - RIGHT + 24}" y="{y + 4}" class="s">{escape(name)}</text>'
     )
 

@@ -11,7 +11,15 @@ from assets.demo.build import corpus
 from assets.demo.build.chunks import chunk_files, load_chunk
 from assets.demo.build.model import Model
 from assets.demo.build.settings import Build, from_arguments
-from assets.demo.build.shared import load_saes, read_json, write_json
+from assets.demo.build.shared import (
+    fingerprint,
+    is_made_from,
+    load_saes,
+    note_made_from,
+    read_json,
+    sae_files,
+    write_json,
+)
 from engine.saes.checks import SINK_FACTOR, measure
 from engine.saes.sae import Sae
 
@@ -20,7 +28,11 @@ LOSS_WIDTH = 72
 
 
 def run(build: Build) -> dict[str, Any]:
-    """Measure everything and write ``quality.json``."""
+    """Measure everything and write ``quality.json``; what is there is kept while SAEs and activations are the same."""
+    target = build.state / "quality.json"
+    mark = fingerprint(build.state / "training.json", build.activations, *sae_files(build))
+    if target.exists() and is_made_from(build, "quality", mark):
+        return dict(read_json(target))
     torch.set_num_threads(build.threads)
     saes = load_saes(build)
     files = chunk_files(build.activations)
@@ -52,7 +64,8 @@ def run(build: Build) -> dict[str, Any]:
         report["layers"][str(layer)] = facts
     for layer, loss in _losses(build, saes).items():
         report["layers"][str(layer)]["loss"] = loss
-    write_json(build.state / "quality.json", report)
+    write_json(target, report)
+    note_made_from(build, "quality", mark)
     return report
 
 

@@ -7,14 +7,15 @@ from typing import Any
 
 from assets.demo.build import edges as edge_stage
 from assets.demo.build import faithfulness as faithfulness_stage
-from assets.demo.build import plots, sweep
+from assets.demo.build import plots, sample, sweep
 from assets.demo.build.documents import documents_of
 from assets.demo.build.settings import MODEL_NAME, Build, from_arguments
-from assets.demo.build.shared import read_json
+from assets.demo.build.shared import read_json, read_labels
 from assets.demo.build.subjects import FIRST
 from engine.documents.circuit import read_circuit
 from engine.documents.evidence import rung_language
 
+Y_LABEL = "features, perplexity: of the largest; words, trigrams: share of the answer"
 VARIANCE_TARGET, LOSS_TARGET, TOKENS_TARGET = 0.75, 0.93, 600_000
 
 
@@ -32,9 +33,10 @@ def run(build: Build) -> Path:
         _steering(build, curves),
         _edges(build, edges),
         _circuits(build, whole),
+        _again(build),
         _limits(),
     ]
-    target.write_text("\n".join(sections), encoding="utf-8")
+    target.write_text("\n".join(each for each in sections if each), encoding="utf-8")
     return target
 
 
@@ -108,8 +110,7 @@ def _number(value: float | None) -> str:
 
 def _labels(build: Build) -> str:
     rows = ["## Labels", "", "| layer | labels | by contrast | by token | median confidence |", "|---|---|---|---|---|"]
-    for layer in build.layers:
-        labels = read_json(build.pack / "labels" / f"layer_{layer}.json")["labels"]
+    for layer, labels in read_labels(build).items():
         contrast = sum(each["how"] == "contrast" for each in labels)
         sure = sorted(each["confidence"] for each in labels if each["confidence"] is not None)
         middle = f"{sure[len(sure) // 2]:.2f}" if sure else "–"
@@ -155,7 +156,7 @@ def _steering(build: Build, curves: dict[str, list[dict[str, float]]]) -> str:
         "finished text, and so is the perplexity.",
         "",
         f"Fluent is a perplexity of at most {sweep.FLUENT_PERPLEXITY:g} times the unsteered one's; the cliff is {sweep.BROKEN_PERPLEXITY:g} times. The "
-        "latter was lowered from 4 after the figures of a first, smaller sweep had been seen.",
+        "latter was lowered from 4 after a first, smaller sweep of earlier SAEs had been seen; it stood when these were swept.",
         "",
         *_left_out(build),
         "![dial](report-dial.svg)",
@@ -173,7 +174,7 @@ def _steering(build: Build, curves: dict[str, list[dict[str, float]]]) -> str:
         series.append((f"{name}: perplexity", [(p["intensity"], p["perplexity"] / worst) for p in curve]))
         series.append((f"{name}: trigrams", [(p["intensity"], p["trigrams"]) for p in curve]))
     if series:
-        drawing = plots.lines("The dial against topic and fluency", "intensity λ", "share of the largest", series)
+        drawing = plots.lines("The dial against topic and fluency", "intensity λ", Y_LABEL, series)
         (build.pack / "report-dial.svg").write_text(drawing, encoding="utf-8")
     return "\n".join(rows)
 
@@ -205,15 +206,22 @@ def _edges(build: Build, edges: list[dict[str, Any]]) -> str:
             f"{edge['largest_control']:.0%} | {share} | {edge['type']} | {edge['texts']} | {'yes' if edge['passed'] else 'no'} |"
         )
     passed = sum(edge["passed"] for edge in edges)
+    least = edge_stage.LEAST_EFFECT
+    near = [
+        f"{each['topic']} {_name(each)}, {each['effect']:.4f}"
+        for each in edges
+        if least - 0.005 <= each["effect"] < least
+    ]
+    rounded = f"Rounded to {least:.0%} here and below it in truth: {'; '.join(near)}. " if near else ""
     rows += [
         "",
-        f"{passed} of {len(edges)} edges passed. Every edge that was tested is in this table. *Direct path* is the part of the effect "
+        f"{passed} of {len(edges)} edges passed. {rounded}Every edge that was tested is in this table. *Direct path* is the part of the effect "
         "that runs through the residual stream alone; "
         "from half on, or where the two decoder rows point the same way, the edge is marked persistence; that mark "
-        "was introduced after the figures of a first run had been seen. An edge with no relation would "
+        "was introduced after the figures of a first run, on earlier SAEs, had been seen. An edge with no relation would "
         f"beat {edge_stage.CONTROLS} controls by chance once in {edge_stage.CONTROLS + 1}, which the least effect and the resampling make rarer. "
-        f"A first run tried 14 texts for each edge, of which often fewer than {edge_stage.LEAST_TEXTS} had the downstream feature on; all were then "
-        f"tested anew on {edge_stage.TEXTS}, with the rule as it was.",
+        f"On those earlier SAEs 14 texts were tried for each edge at first, of which often fewer than {edge_stage.LEAST_TEXTS} had the downstream "
+        f"feature on; since then it is {edge_stage.TEXTS}. The rule stayed as it was.",
         "",
         "![edges](report-edges.svg)",
         "",
@@ -263,6 +271,25 @@ def _circuits(build: Build, whole: dict[str, Any]) -> str:
         "",
     ]
     return "\n".join(rows)
+
+
+def _again(build: Build) -> str:
+    path = build.pack / sample.NAME
+    found = read_json(path) if path.exists() else {}
+    words = []
+    if "chats" in found:
+        words.append(f"{len(found['chats']['texts'])} held-out chats with each SAE's figures on them")
+    if "edge" in found:
+        circuit = found["edge"]["circuit"].removesuffix(".json")
+        words.append(f"all texts that the first edge of {circuit} was tested on")
+    if "sweep" in found:
+        words.append(f"what the sweep noted of each answer for the cluster {found['sweep']['topic']} at its sweet spot")
+    if not words:
+        return ""
+    return f"""## To measure it again
+
+[{sample.NAME}]({sample.NAME}) holds {"; ".join(words)}. With the model that is all it takes; the program's tests do it.
+"""
 
 
 def _limits() -> str:

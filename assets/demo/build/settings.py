@@ -35,8 +35,8 @@ class Build:
     layers: tuple[int, ...] = (10, 15, 20)
     d_sae: int = 3072
     k: int = 32
-    plain_tokens: int = 450_000
-    chat_tokens: int = 150_000
+    plain_tokens: int = 540_000
+    chat_tokens: int = 70_000
     epochs: float = 3.0
     packages: bool = True
     threads: int = 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor
 
 from assets.demo.build.chats import PIECE_OFFSET
+from assets.demo.build.chunks import chunk_files
 from assets.demo.build.settings import Build
 from engine.saes.formats.loading import load_sae
 from engine.saes.sae import Sae
@@ -33,6 +35,53 @@ def texts_by_number(build: Build) -> dict[int, str]:
                 chat = json.loads(line)
                 found[PIECE_OFFSET + number] = f"{chat['prompt']}\n{chat['answer']}"
     return found
+
+
+# --- what a stage's result was made from ------------------------------------------------------------------------------
+
+
+def fingerprint(*paths: Path) -> str:
+    """A digest of files, a missing one included. A folder counts by its chunks' names and sizes: they are gigabytes."""
+    digest = hashlib.sha256()
+    for path in paths:
+        if path.is_dir():
+            found = "".join(f"{each.name} {each.stat().st_size}\n" for each in chunk_files(path)).encode()
+        else:
+            found = path.read_bytes() if path.exists() else b"missing"
+        digest.update(f"{path.name} {len(found)}\n".encode())
+        digest.update(found)
+    return digest.hexdigest()
+
+
+def is_made_from(build: Build, stage: str, mark: str) -> bool:
+    """Whether what a stage left on disk was made from files of this fingerprint; else it begins anew."""
+    path = build.state / "made-from" / stage
+    return path.exists() and path.read_text(encoding="utf-8").strip() == mark
+
+
+def note_made_from(build: Build, stage: str, mark: str) -> None:
+    """Remember what a stage's result was made from."""
+    path = build.state / "made-from" / stage
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(mark + "\n", encoding="utf-8")
+
+
+def sae_files(build: Build) -> list[Path]:
+    """The trained weights."""
+    return [build.sae_folder(layer) / "sae_weights.safetensors" for layer in build.layers]
+
+
+def label_file(build: Build, layer: int) -> Path:
+    """A layer's labels in the pack."""
+    return build.pack / "labels" / f"layer_{layer}.json"
+
+
+def read_labels(build: Build) -> dict[int, list[dict[str, Any]]]:
+    """Every layer's labels."""
+    return {layer: read_json(label_file(build, layer))["labels"] for layer in build.layers}
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from assets.demo.build.settings import Build
-from assets.demo.build.shared import read_json, write_json
+from assets.demo.build.shared import read_json, read_labels, write_json
 
 TOTAL = 0.3
 CLUSTERS, PROFILES, PASSED_CIRCUITS = 6, 6, 4
@@ -39,7 +39,7 @@ class Subject:
 
 def choose(build: Build) -> list[Subject]:
     """The candidates; also written to ``subjects.json``."""
-    labels = {layer: read_json(build.pack / "labels" / f"layer_{layer}.json")["labels"] for layer in build.layers}
+    labels = read_labels(build)
     quality = read_json(build.state / "quality.json")["layers"]
     norms = {layer: quality[str(layer)]["all"]["median_norm"] for layer in build.layers}
     tested = build.state / "edges.json"

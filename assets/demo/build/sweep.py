@@ -8,14 +8,24 @@ these come onset, sweet spot and cliff, by the rules in :func:`calibrate`.
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from assets.demo.build import topics
 from assets.demo.build.model import Model, Reader, row_losses
 from assets.demo.build.settings import Build, from_arguments
-from assets.demo.build.shared import load_saes, read_json, write_json
+from assets.demo.build.shared import (
+    fingerprint,
+    is_made_from,
+    load_saes,
+    note_made_from,
+    read_json,
+    sae_files,
+    write_json,
+)
 from assets.demo.build.subjects import Subject, choose
 from assets.demo.build.topics import BY_NAME, SWEEP_PROMPTS
 from engine.actions.sweeping.measures import repeated_trigrams
@@ -38,12 +48,20 @@ BROKEN_PERPLEXITY, BROKEN_TRIGRAMS = 2.5, 0.35
 
 
 def run(build: Build) -> dict[str, list[dict[str, float]]]:
-    """Sweep all subjects; writes ``sweep.json`` (after each prompt) and returns its curves."""
+    """Sweep all subjects; writes ``sweep.json`` (after each batch) and returns its curves.
+
+    Texts that are in it are kept while SAEs and topics, and the subject's own strengths, are the same.
+    """
     torch.set_num_threads(build.threads)
     subjects = choose(build)
     target = build.state / "sweep.json"
-    done: dict[str, Any] = read_json(target) if target.exists() else {"texts": {}, "curves": {}}
-    model, saes = Model(build), load_saes(build)
+    mark = fingerprint(Path(topics.__file__), *sae_files(build))
+    kept = target.exists() and is_made_from(build, "sweep", mark)
+    done: dict[str, Any] = read_json(target) if kept else {"texts": {}, "curves": {}, "strengths": {}}
+    _forget_changed(done, subjects)
+    write_json(target, done)
+    note_made_from(build, "sweep", mark)
+    bench: tuple[Model, dict[int, Sae]] | None = None
     intensities = INTENSITIES if not build.test else (0.0, 1.0)
     prompts = SWEEP_PROMPTS[:PROMPTS] if not build.test else SWEEP_PROMPTS[:1]
     for number, prompt in enumerate(prompts):
@@ -56,6 +74,8 @@ def run(build: Build) -> dict[str, list[dict[str, float]]]:
         ]
         jobs = [job for job in jobs if not _have(job, number, done["texts"], subjects)]
         for start in range(0, len(jobs), ROWS):
+            bench = bench or (Model(build), load_saes(build))
+            model, saes = bench
             batch = jobs[start : start + ROWS]
             for job, facts in zip(batch, _sample(build, model, saes, subjects, prompt, number, batch), strict=True):
                 done["texts"][_key(job, number)] = facts
@@ -64,6 +84,18 @@ def run(build: Build) -> dict[str, list[dict[str, float]]]:
     done["curves"] = {subject.key: _curve(subject, intensities, len(prompts), done["texts"]) for subject in subjects}
     write_json(target, done)
     return dict(done["curves"])
+
+
+def _forget_changed(done: dict[str, Any], subjects: list[Subject]) -> None:
+    """Take out the texts of subjects whose strengths are others now."""
+    for subject in subjects:
+        now = {str(layer): {str(i): s for i, s in row.items()} for layer, row in subject.strengths.items()}
+        if done["strengths"].get(subject.key) == now:
+            continue
+        done["strengths"][subject.key] = now
+        done["texts"] = {key: facts for key, facts in done["texts"].items() if not key.startswith(f"{subject.key} | ")}
+        for facts in done["texts"].values():
+            facts["features"].pop(subject.key, None)
 
 
 Job = tuple[Subject | None, float, int]
