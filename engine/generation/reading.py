@@ -4,10 +4,10 @@ A reading takes one queue place and one lane's room, and reads its texts chunk b
 answers. Its passes carry no plan and no monitor: that is the whole of "never steered, never monitored", and it holds
 however other lanes are steered at the same moment.
 
-Texts of one reading are read one after another, so each gives to the last bit what it gives alone. One pass for several
-would not: log-probabilities of a real model (SmolLM2-135M, float32) move by 3 to 4e-5 when texts are padded to one
-length, and with two threads even where all are of one length; 1e-5 is promised. What two neighbours have in common at
-their beginning is read once, in whole chunks: those come from the same passes over the same tokens, so nothing moves.
+Short texts of one reading go together where the backend gives each the bits it gives alone (``reads_alike``); all
+others are read one after another. Either way a text's result is the same to the last bit whichever texts are sent with
+it. What two neighbours have in common at their beginning is read once, in whole chunks: those come from the same passes
+over the same tokens, so nothing moves.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from engine.errors import InsufficientMemory, MillmError
 from engine.models.backend import KvNeed
+from engine.models.ends import padded_width
 from engine.monitor.capture import CapturePlan
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ class Reading(ABC, Generic[T]):
         label: What one text is called in an error when there are several (``prompt``, ``conversation``); None: errors
             are not numbered.
         shares: Only what is at the end of a text counts, so what it begins with may be taken over from the text before.
+        reads_whole: It has :meth:`_read_whole`.
 
     Attributes:
         shared_tokens: Tokens taken over so far.
@@ -63,6 +65,7 @@ class Reading(ABC, Generic[T]):
         capture: CapturePlan | None = None,
         label: str | None = None,
         shares: bool = False,
+        reads_whole: bool = False,
     ) -> None:
         self.loaded = loaded
         self.capture_plan = capture
@@ -77,6 +80,7 @@ class Reading(ABC, Generic[T]):
         self._fed = 0
         self._store: KVStore | None = None
         self._shares = shares
+        self._reads_whole = reads_whole
         self._past: tuple[tuple[int, ...], KVStore] | None = None
         self.shared_tokens = 0
         self._ended = False
@@ -109,6 +113,12 @@ class Reading(ABC, Generic[T]):
         Raises whatever the pass or its evaluation raises, numbered where there are several texts.
         """
         ids = self._texts[self._text]
+        together = self._together(backend, chunk_tokens) if self._fed == 0 else 0
+        if together:
+            self._read_whole(backend, range(self._text, self._text + together))
+            self._text += together
+            self._past = None
+            return self._text == len(self._texts)
         if self._store is None:
             self._store = self._begun(backend, ids, chunk_tokens)
         chunk = ids[self._fed : self._fed + chunk_tokens]
@@ -124,6 +134,18 @@ class Reading(ABC, Generic[T]):
         self._past = (ids, self._store) if self._shares and more else None
         self._store, self._fed = None, 0
         return not more
+
+    def _together(self, backend: Backend, chunk_tokens: int) -> int:
+        """How many of the next texts are read whole in one pass of at most ``chunk_tokens`` padded tokens."""
+        if not (self._reads_whole and backend.capabilities.reads_alike):
+            return 0
+        width = count = 0
+        for ids in self._texts[self._text :]:
+            width = max(width, padded_width(len(ids)))
+            if width * (count + 1) > chunk_tokens:
+                break
+            count += 1
+        return count
 
     def _begun(self, backend: Backend, ids: tuple[int, ...], chunk_tokens: int) -> KVStore:
         """A store for ``ids``, with the whole chunks in it that the text before begins with too.
@@ -162,6 +184,10 @@ class Reading(ABC, Generic[T]):
         self, backend: Backend, store: KVStore, chunk: tuple[int, ...], text: int, position: int, *, last: bool
     ) -> None:
         """Read ``chunk``, which begins at ``position`` of text number ``text``; ``last``: it ends that text."""
+
+    def _read_whole(self, backend: Backend, texts: range) -> None:
+        """Read those texts in one pass, each from its first token to its last. Only where ``reads_whole`` was said."""
+        raise NotImplementedError
 
     @abstractmethod
     def _result(self, figures: ReadingFigures) -> T:

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from engine.errors import InvalidParameter, NoChatTemplate, NonFiniteLogits
+from engine.errors import InvalidParameter, MillmError, NoChatTemplate, NonFiniteLogits
 from engine.generation.errors import InvalidScoringRequest
 from engine.generation.prompts import PreparedPrompt, prepare_chat, prepare_text
-from engine.generation.reading import Reading, ReadingFigures
+from engine.generation.reading import Reading, ReadingFigures, numbered
 from engine.generation.request import MAX_TOP_LOGPROBS, Alternative, ChatInput, TextInput, Usage
 from engine.monitor.activation_spec import ActivationSpec
 from engine.monitor.capture import Capture, CapturePlan
@@ -128,6 +128,7 @@ class Scoring(Reading[Scored]):
             capture=prepared.capture,
             label=prepared.request.label,
             shares=prepared.capture is None,
+            reads_whole=True,
         )
         self._prepared = prepared
         self._found: list[ScoredPrompt] = []
@@ -138,9 +139,21 @@ class Scoring(Reading[Scored]):
     ) -> None:
         logits = backend.extend(store, chunk, self._work(chunk, text, position))
         if last:
-            request, prompt = self._prepared.request, self._prepared.prompts[text]
-            ranked = rank(logits, request.allowed_token_ids, request.logprobs or 0, request.temperature)
-            self._found.append(_scored(ranked, prompt, backend.tokenizer))
+            self._rank(backend, text, logits)
+
+    def _read_whole(self, backend: Backend, texts: range) -> None:
+        prompts = [self._prepared.prompts[text].token_ids for text in texts]
+        work = self._work(prompts[0], texts[0], 0) if len(texts) == 1 else None
+        for text, logits in zip(texts, backend.logits_at_ends(prompts, work), strict=True):
+            try:
+                self._rank(backend, text, logits)
+            except MillmError as error:
+                raise numbered(error, self._label, text) from error
+
+    def _rank(self, backend: Backend, text: int, logits: Tensor) -> None:
+        request, prompt = self._prepared.request, self._prepared.prompts[text]
+        ranked = rank(logits, request.allowed_token_ids, request.logprobs or 0, request.temperature)
+        self._found.append(_scored(ranked, prompt, backend.tokenizer))
 
     def _work(self, chunk: tuple[int, ...], text: int, position: int) -> PassWork | None:
         """Who reads along; never a delta."""

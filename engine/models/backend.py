@@ -84,12 +84,14 @@ class Capabilities:
         batching: Rows of different lengths decode in one forward. False: each lane has a pass of its own.
         reason: Why not, in words, where ``batching`` is False.
         reads_together: Several whole prompts are read in one forward (:meth:`Backend.read_together`).
+        reads_alike: So that each gives the bits it gives alone (:meth:`Backend.logits_at_ends`).
         steering: What can be done to the residual stream.
     """
 
     batching: bool
     reason: str | None = None
     reads_together: bool = False
+    reads_alike: bool = False
     steering: Steering = Steering()
 
 
@@ -101,11 +103,13 @@ class KvNeed:
         tokens: Prompt and cap together.
         batched: In a row of the shared batch; False: in a store of its own.
         alone: That store is made with ``alone`` (:meth:`Backend.new_store`).
+        copied: A prompt's, of which lanes take a copy (:meth:`Backend.join`): beside what those lanes need.
     """
 
     tokens: int
     batched: bool = False
     alone: bool = False
+    copied: bool = False
 
 
 class RowsRefused(Exception):
@@ -236,6 +240,15 @@ class Backend(Protocol):
 
         Returns a one-row store for each and float32 logits ``[prompts, vocab]`` after the last token of each. ``work``
         is without observers; its ``unsteered`` counts for every row. Needs ``capabilities.reads_together``.
+        """
+        ...
+
+    def logits_at_ends(self, prompts: Sequence[Sequence[int]], work: PassWork | None = None) -> Tensor:
+        """Read several prompts whole and keep nothing of them: float32 logits ``[prompts, vocab]`` after the last token
+        of each, which are the same bits whichever prompts are read together.
+
+        ``work`` is for one prompt alone. Needs ``capabilities.reads_alike``; elsewhere prompts are read one by one by
+        :meth:`extend`.
         """
         ...
 

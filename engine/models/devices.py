@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import logging
+import ctypes
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,8 +13,6 @@ import torch
 
 from engine.config import DeviceChoice, DtypeChoice
 from engine.errors import EngineUnsupported
-
-log = logging.getLogger(__name__)
 
 MPS_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
@@ -123,8 +122,12 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def release_cached_memory(device: torch.device) -> None:
-    """Give memory that torch keeps for reuse back to the driver, where there is a driver."""
+    """Give memory that is kept for reuse back: by torch to a driver, on a CPU by glibc to the system."""
     if device.type == "cuda":
         torch.cuda.empty_cache()
     elif device.type == "mps":
         torch.mps.empty_cache()
+    elif sys.platform == "linux":
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+        if trim is not None:
+            trim(0)

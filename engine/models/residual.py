@@ -17,7 +17,6 @@ from torch import Tensor
 from torch.nn import Module, ModuleList
 
 from engine.errors import EngineUnsupported
-from engine.models.matvec import reading_along
 
 _PATHS = ("model.layers", "transformer.h", "model.decoder.layers", "layers", "encoder.layer", "decoder.layer")
 """Where families keep their blocks, in the order of search, below the model and below its language part."""
@@ -103,11 +102,8 @@ class ResidualHooks:
             if delta is not None:
                 after = _added(hidden, delta, work.unsteered)
                 self.passes_steered[layer] += 1
-            observers = work.observers.get(layer, ())
-            if observers:
-                with reading_along():
-                    for observer in observers:
-                        observer.observe(layer, hidden, after)
+            for observer in work.observers.get(layer, ()):
+                observer.observe(layer, hidden, after)
             if after is hidden:
                 return None
             return (after, *output[1:]) if isinstance(output, tuple) else after

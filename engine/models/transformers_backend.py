@@ -32,10 +32,11 @@ from engine.models.devices import (
     on_device,
     release_cached_memory,
 )
+from engine.models.ends import lay_out, without_padding
 from engine.models.kv import KVSlab, Step, slots_taken
 from engine.models.load_progress import Report, reporting_bars
 from engine.models.masks import MASKABLE, attention_kinds, step_masks
-from engine.models.matvec import OneRowPasses
+from engine.models.packed import pack
 from engine.models.residual import PassWork, ResidualHooks
 from engine.models.tokenizer import Tokenizer
 
@@ -102,11 +103,13 @@ class TransformersBackend:
         self._keep = next((name for name in ("logits_to_keep", "num_logits_to_keep") if name in accepted), None)
         self._positions = "position_ids" in accepted
         self._hooks = ResidualHooks(model, self._n_layers())
-        self._one_row = OneRowPasses(model, self.device, self.dtype)
+        self._num_parameters = int(model.num_parameters())
+        self._packing = pack(model, self.device, self.dtype)
         self.capabilities = self._find_capabilities()
         self.info = self._describe()
         self.kv_bytes_per_token = 2 * self._n_layers() * _kv_width(self._config) * self.dtype.itemsize
         self.kv_cells: int | None = None
+        self._reads_alike: bool | None = None
 
     # --- loading ----------------------------------------------------------------------------------------------------
 
@@ -176,7 +179,8 @@ class TransformersBackend:
         if not self._positions:
             return Capabilities(False, "the model takes no token positions")
         if self._config.model_type in PROVEN:
-            return Capabilities(True, reads_together=True)
+            # Kernels of a GPU were not looked at: there prompts are read one by one where bits matter.
+            return Capabilities(True, reads_together=True, reads_alike=self.device.type == "cpu")
         return self._probe()
 
     def _probe(self) -> Capabilities:
@@ -210,20 +214,20 @@ class TransformersBackend:
         return int(self._config.num_hidden_layers)
 
     def _vocab_rows(self) -> int:
-        return int(self._model.get_input_embeddings().weight.shape[0])
+        return int(self._model.get_input_embeddings().num_embeddings)
 
     def _describe(self) -> ModelInfo:
-        parameters = list(self._model.parameters())
+        kept = [*self._model.parameters(), *self._model.buffers()]
         head = self._model.get_output_embeddings()
-        vocab = int(head.weight.shape[0]) if head is not None else int(self._config.vocab_size)
+        vocab = int(head.out_features) if head is not None else int(self._config.vocab_size)
         return ModelInfo(
             architecture=type(self._model).__name__,
             n_layers=self._n_layers(),
             d_model=int(self._config.hidden_size),
             vocab_size=vocab,
             context_length=int(getattr(self._config, "max_position_embeddings", 0) or 2048),
-            num_parameters=int(self._model.num_parameters()),
-            memory_bytes=sum(p.nbytes for p in parameters) + sum(b.nbytes for b in self._model.buffers()),
+            num_parameters=self._num_parameters,
+            memory_bytes=sum(each.nbytes for each in kept) + self._packing.nbytes,
             device=describe_device(self.device),
             dtype=str(self.dtype).removeprefix("torch."),
             has_chat_template=self.tokenizer.has_chat_template,
@@ -283,6 +287,39 @@ class TransformersBackend:
             rows = torch.arange(len(prompts), device=self.device)
             logits = cast(Tensor, output.logits[rows, on_device(places, self.device)].float())
             return [slab.fork(row, length) for row, length in enumerate(lengths)], logits
+
+    def logits_at_ends(self, prompts: Sequence[Sequence[int]], work: PassWork | None = None) -> Tensor:
+        """Float32 logits ``[prompts, vocab]`` after the last token of each, the same bits whichever go together.
+
+        That the kernels of this machine keep to it is looked at once, on the first prompts that come together; where
+        they do not, each has a pass of its own.
+        """
+        if len(prompts) == 1 or self._reads_alike is False:
+            return torch.cat([self._read_ends([prompt], work) for prompt in prompts])
+        found = self._read_ends(prompts, work)
+        if self._reads_alike is None:
+            shortest = min(range(len(prompts)), key=lambda row: len(prompts[row]))
+            alone = self._read_ends([prompts[shortest]], None)[0]
+            self._reads_alike = torch.allclose(alone, found[shortest], rtol=0, atol=0, equal_nan=True)
+            if not self._reads_alike:
+                log.warning("prompts read in one pass give other bits than each alone here; they are read one by one")
+                return self.logits_at_ends(prompts, work)
+        return found
+
+    def _read_ends(self, prompts: Sequence[Sequence[int]], work: PassWork | None) -> Tensor:
+        layout = lay_out(prompts)
+        width = len(layout.ids[0])
+        if work is not None:
+            (prompt,) = prompts
+            work = without_padding(work, len(prompt))
+        with torch.inference_mode(), self._guarded(width, len(prompts)), self._hooks.working(work):
+            slab = KVSlab(self._n_layers(), self.device, len(prompts))
+            keep = {self._keep: on_device(layout.kept, self.device)} if self._keep else {}
+            ids = on_device(layout.ids, self.device)
+            output = self._model(input_ids=ids, **self._slab_arguments(slab, slab.begin(width)), **keep)
+            places = layout.ends if self._keep else [len(prompt) - 1 for prompt in prompts]
+            rows = torch.arange(len(prompts), device=self.device)
+            return cast(Tensor, output.logits[rows, on_device(places, self.device)].float())
 
     def extend_all(self, store: KVStore, token_ids: Sequence[int], work: PassWork | None = None) -> Tensor:
         """As :meth:`extend`, with the logits after each of the tokens: float32 ``[tokens, vocab]``."""
@@ -362,8 +399,7 @@ class TransformersBackend:
     def _forward_slab(self, slab: KVSlab, ids: Tensor) -> Tensor:
         """One forward over all rows of ``slab``; ``ids`` is ``[rows, width]``. Returns ``[rows, vocab]`` float32."""
         step = slab.begin(ids.shape[1])
-        with self._one_row.passing(step.width, step.rows):
-            output = self._model(input_ids=ids, **self._slab_arguments(slab, step), **self._keep_last())
+        output = self._model(input_ids=ids, **self._slab_arguments(slab, step), **self._keep_last())
         slab.commit()
         return cast(Tensor, output.logits[:, -1].float())
 

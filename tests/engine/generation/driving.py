@@ -86,7 +86,8 @@ class Driver:
         self.monitor = LiveMonitor(self.events)
         self.scheduler = Scheduler(self.settings, self.desk, self.monitor)
         shelf = ModelShelf(library.models)
-        record = library.models.by_path(str(folder)) or import_local_model(library, EventBus(), folder)
+        known = [each for each in library.models.list() if each.local_path == str(folder)]
+        record = known[0] if known else import_local_model(library, EventBus(), folder)
         self.name = record.name
         self.backend = (load or _load)(folder)
         self.passes: list[tuple[str, int]] = []
@@ -105,6 +106,7 @@ class Driver:
 
     def _log_passes(self) -> None:
         extend, decode, together = self.backend.extend, self.backend.decode, self.backend.read_together
+        ends = self.backend.logits_at_ends
 
         def logged_extend(store: Any, ids: Any, work: Any = None) -> Any:
             self.passes.append(("extend", len(ids)))
@@ -118,6 +120,11 @@ class Driver:
             self.passes.append(("together", len(prompts)))
             return together(prompts, work)
 
+        def logged_ends(prompts: Any, work: Any = None) -> Any:
+            self.passes.append(("ends", len(prompts)))
+            return ends(prompts, work)
+
+        self.backend.logits_at_ends = logged_ends  # type: ignore[method-assign]
         self.backend.read_together = logged_together  # type: ignore[method-assign]
         self.backend.extend = logged_extend  # type: ignore[method-assign]
         self.backend.decode = logged_decode  # type: ignore[method-assign]

@@ -26,7 +26,6 @@ def test_the_longest_shared_beginning_wins() -> None:
     match = cache.longest((*run(0, 9), 500, 7, 7), "")
     assert match is not None
     assert (match.length, match.prefix.nbytes) == (10, 11)
-    assert (cache.lookups, cache.hits, cache.tokens_reused) == (1, 1, 10)
 
 
 def test_the_last_token_of_a_prompt_is_always_read() -> None:

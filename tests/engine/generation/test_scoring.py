@@ -176,6 +176,58 @@ def test_several_prompts_are_what_each_is_alone(driver: Driver) -> None:
     assert usage.completion_tokens == 4
 
 
+def test_short_prompts_share_a_pass_and_change_nothing(tiny_checkpoint: Path, library: Library) -> None:
+    driver = Driver(tiny_checkpoint, library, PREFILL_CHUNK=48)
+    long = "the sea was calm and the ship went slowly along the coast " * 3
+    prompts = ("the sea", "a", "naïve café, 東京", "a language model", long, "the", "a smile")
+    alone = [score(driver, prompt, logprobs=5)[0] for prompt in prompts]
+    assert alone[4].prompt_tokens > 48 and max(alone[place].prompt_tokens for place in (0, 1, 2, 3, 5, 6)) <= 16
+    driver.passes.clear()
+    future = send(driver, *prompts, logprobs=5)
+    driver.finish()
+    assert list(future.result(0).prompts) == alone  # to the last bit
+    # Width 16: three fit into 48. The long one is read chunk by chunk, by itself.
+    rest = alone[4].prompt_tokens % 48
+    assert driver.passes == [("ends", 3), ("ends", 1), ("extend", 48), ("extend", rest), ("ends", 2)]
+
+
+def test_a_fault_in_a_shared_pass_names_its_prompt(tiny_checkpoint: Path, library: Library) -> None:
+    driver = Driver(tiny_checkpoint, library, PREFILL_CHUNK=48)
+    ends = driver.backend.logits_at_ends
+
+    def third_is_broken(prompts: Any, work: Any = None) -> Any:
+        logits = ends(prompts, work).clone()
+        logits[-1, 70] = NAN
+        return logits
+
+    driver.backend.logits_at_ends = third_is_broken  # type: ignore[method-assign]
+    future = send(driver, "the sea", "a", "b")
+    driver.finish()
+    with pytest.raises(NonFiniteLogits) as caught:
+        future.result(0)
+    assert (caught.value.remedy or "").endswith("(prompt 2)")
+    assert score_alone_after(driver)
+
+
+def score_alone_after(driver: Driver) -> bool:
+    """Whether nothing of a failed reading is left in the way of the next."""
+    del driver.backend.logits_at_ends  # the class's own again
+    return score(driver, "the sea")[0].prompt_tokens > 0
+
+
+def test_reading_along_changes_no_score(tiny_checkpoint: Path, library: Library) -> None:
+    driver = Driver(tiny_checkpoint, library, PREFILL_CHUNK=48)
+    attach(driver, 1)
+    plain = score(driver, "the sea", logprobs=5)
+    wanted = ActivationSpec.from_wire({"top_k": 1, "positions": "prompt"})
+    future = send(driver, "the sea", logprobs=5, activations=wanted)
+    driver.finish()
+    result = future.result(0)
+    assert list(result.prompts) == plain
+    assert result.activations is not None
+    assert len(result.activations["positions"]) == plain[0].prompt_tokens
+
+
 QUESTION = "the sea was calm and the ship went slowly along the coast in the evening and "
 SHARING = (
     QUESTION + "the fox jumps",
@@ -314,8 +366,9 @@ def test_one_of_two_prompts_too_long(driver: Driver) -> None:
 
 def test_a_broken_head(driver: Driver) -> None:
     # A139 on a model whose head gives NaN for one token
-    with torch.no_grad():
-        driver.backend._model.lm_head.weight[7] = NAN
+    driver.backend._model.lm_head.register_forward_hook(
+        lambda module, inputs, logits: logits.index_fill(-1, torch.tensor([7]), NAN)
+    )
     future = send(driver, "the sea", "a smile", allowed_token_ids=(7, 8))
     good = send(driver, "the sea", allowed_token_ids=(8, 9))
     driver.finish()

@@ -10,13 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.generation.text.reasoning import (
-    Piece,
-    ReasoningSplitter,
-    Split,
-    prompt_opens_reasoning,
-    split_reasoning,
-)
+from engine.generation.text.reasoning import Piece, ReasoningSplitter, prompt_opens_reasoning
 
 parts = st.lists(
     st.sampled_from(["<think>", "</think>", "<", "</", "think>", "a", "b c", " ", "\n", "\n\n", "<thin", "é🙂"]),
@@ -72,14 +66,17 @@ def cuts(text: str) -> list[list[str]]:
 def test_the_parts_are_the_same_on_every_split(text: str, prompt_opened: bool, reasoning: str, content: str) -> None:
     for pieces in cuts(text):
         assert run(pieces, prompt_opened=prompt_opened) == (reasoning, content)
-    whole = split_reasoning(text, prompt_opened=prompt_opened)
-    assert (whole.reasoning or "", whole.content) == (reasoning, content)
 
 
-def test_a_whole_text_says_whether_there_was_evidence() -> None:
-    assert split_reasoning("plain") == Split("plain", None)
-    assert split_reasoning("<think></think>plain") == Split("plain", "")
-    assert split_reasoning("thought", prompt_opened=True) == Split("", "thought")
+@pytest.mark.parametrize(
+    ("text", "prompt_opened", "found"),
+    [("plain", False, False), ("<think></think>plain", False, True), ("thought", True, True)],
+)
+def test_whether_there_was_evidence(text: str, prompt_opened: bool, found: bool) -> None:
+    splitter = ReasoningSplitter(prompt_opened=prompt_opened)
+    splitter.feed(text)
+    splitter.finish()
+    assert splitter.found is found
 
 
 @settings(deadline=None)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import gc
 import weakref
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from engine.models.devices import Placement
 from engine.models.kv import KVSlab
+from engine.models.packed import PackedLinear
 from engine.models.transformers_backend import TransformersBackend
 
 CPU32 = Placement(torch.device("cpu"), torch.float32, "test")
@@ -48,7 +50,9 @@ def test_a_leavers_broken_numbers_reach_nobody(tiny_checkpoint: Path) -> None:
 def test_a_closed_backend_lets_go_of_its_weights(tiny_checkpoint: Path) -> None:
     backend = TransformersBackend.load(tiny_checkpoint, CPU32, no_report)
     backend.watch_layers([1])
-    gone = [weakref.ref(parameter) for parameter in backend._model.parameters()]
+    gone: list[weakref.ref[Any]] = [weakref.ref(parameter) for parameter in backend._model.parameters()]
+    gone += [weakref.ref(module) for module in backend._model.modules()]
+    gone += [weakref.ref(each._product.packed) for each in backend._model.modules() if isinstance(each, PackedLinear)]
     assert len(gone) > 20
     backend.close()
     gc.collect()
