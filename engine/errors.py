@@ -237,6 +237,12 @@ class DataDirectoryUnusable(MillmError):
     code = "data_directory_unusable"
 
 
+class InsufficientDisk(MillmError):
+    """The data directory's disk has no room for a copy; ``details`` hold ``needed_mb`` and ``free_mb``."""
+
+    code = "insufficient_disk"
+
+
 class DataDirectoryInUse(MillmError):
     """Another process of this program holds the data directory."""
 
@@ -319,15 +325,3 @@ class NotFound(MillmError):
     """A row that is not a model was asked for and is not there."""
 
     code = "not_found"
-
-
-def all_error_types() -> list[type[MillmError]]:
-    """Every concrete error type, the base included, in definition order; for tables and tests."""
-    found: list[type[MillmError]] = [MillmError]
-    queue: list[type[MillmError]] = [MillmError]
-    while queue:
-        for child in queue.pop(0).__subclasses__():
-            if child not in found:
-                found.append(child)
-                queue.append(child)
-    return found

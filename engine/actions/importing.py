@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 
 from engine.actions.model_files import FOLDER, ModelFolder
@@ -26,6 +26,23 @@ MB = 1_000_000
 _DIGEST = re.compile(r"sha256[-:][0-9a-f]{64}")
 MAX_FOUND = 500
 """Files of a folder looked at for GGUFs."""
+
+
+@dataclass(frozen=True)
+class LocalModel:
+    """What lies at a path, before it is imported.
+
+    Attributes:
+        path: As it was given.
+        row: What the library would keep of it.
+        files: How many files it has.
+        known_as: The name by which the library has it already, or None.
+    """
+
+    path: Path
+    row: NewModel
+    files: int
+    known_as: str | None
 
 
 def import_local_model(
@@ -57,19 +74,7 @@ def import_local_model(
     """
     if name is not None:
         check_custom_name(name)
-    _require_usable(path)
-    refuse_system_folder(path)
-    gguf = gguf_in(path)
-    if gguf is not None:
-        new, files = _gguf_row(path, gguf, name)
-        if quantization not in (None, new.quantization):
-            raise InvalidParameter(
-                f"{gguf.name} is a {new.gguf_label} file and stays that; {quantization} cannot be asked of it.",
-                param="quantization",
-                remedy="Leave it out, or import another file.",
-            )
-    else:
-        new, files = _checkpoint_row(path, name, quantization)
+    new, files = _row(path, name, quantization)
     _refuse_same(library, new, path)
     new = replace(new, trust_remote_code=trust_remote_code and new.engine is EngineKind.TRANSFORMERS)
     if copy:
@@ -81,6 +86,13 @@ def import_local_model(
         record = library.models.add(new)
     events.publish(ModelsChanged())
     return record
+
+
+def look_at_local_model(library: Library, path: Path) -> LocalModel:
+    """What :func:`import_local_model` would add for ``path``; adds nothing. Raises what that raises for the files."""
+    new, files = _row(path, None, None)
+    existing = _same(library, new)
+    return LocalModel(path, new, len(files), None if existing is None else existing.name)
 
 
 def gguf_in(path: Path) -> Path | None:
@@ -120,6 +132,7 @@ def facts_of_checkpoint(report: CheckpointReport) -> dict[str, object]:
         "architecture": report.architecture,
         "pipeline_tag": report.pipeline_tag,
         "context_length": report.context_length,
+        "has_chat_template": report.has_chat_template,
         "disk_size_mb": round(report.disk_size_bytes / MB, 2),
         "estimated_memory_mb": round(report.estimated_memory_bytes / MB, 2),
     }
@@ -133,12 +146,30 @@ def facts_of_gguf(report: GgufReport) -> dict[str, object]:
         "quantization": report.quantization,
         "pipeline_tag": report.pipeline_tag,
         "context_length": report.context_length,
+        "has_chat_template": report.has_chat_template,
         "disk_size_mb": round(report.disk_size_bytes / MB, 2),
         "estimated_memory_mb": round(report.estimated_memory_bytes / MB, 2),
     }
 
 
 # --- steps ------------------------------------------------------------------------------------------------------------
+
+
+def _row(path: Path, name: str | None, quantization: str | None) -> tuple[NewModel, list[Path]]:
+    """The row for what lies at ``path``, and its files."""
+    _require_usable(path)
+    refuse_system_folder(path)
+    gguf = gguf_in(path)
+    if gguf is None:
+        return _checkpoint_row(path, name, quantization)
+    new, files = _gguf_row(path, gguf, name)
+    if quantization not in (None, new.quantization):
+        raise InvalidParameter(
+            f"{gguf.name} is a {new.gguf_label} file and stays that; {quantization} cannot be asked of it.",
+            param="quantization",
+            remedy="Leave it out, or import another file.",
+        )
+    return new, files
 
 
 def _gguf_row(path: Path, gguf: Path, name: str | None) -> tuple[NewModel, list[Path]]:
@@ -190,16 +221,21 @@ def _checkpoint_row(path: Path, name: str | None, quantization: str | None) -> t
     return row, sorted(each for each in place.iterdir() if each.is_file() and not each.name.startswith("."))
 
 
+def _same(library: Library, new: NewModel) -> ModelRecord | None:
+    """The model that has the same files at the same level: it is the same one, under whatever name."""
+    alike = (new.local_path, new.quantization)
+    return next((each for each in library.models.list() if (each.local_path, each.quantization) == alike), None)
+
+
 def _refuse_same(library: Library, new: NewModel, path: Path) -> None:
-    """The same files at the same level are the same model, under whatever name."""
-    for existing in library.models.list():
-        if existing.local_path == new.local_path and existing.quantization == new.quantization:
-            raise ModelAlreadyExists(
-                f"{path} is in the library already, as {existing.name!r}.",
-                param="local_path",
-                details={"existing_model_id": existing.id, "existing_name": existing.name},
-                remedy="Use that model, or remove it from the library first.",
-            )
+    existing = _same(library, new)
+    if existing is not None:
+        raise ModelAlreadyExists(
+            f"{path} is in the library already, as {existing.name!r}.",
+            param="local_path",
+            details={"existing_model_id": existing.id, "existing_name": existing.name},
+            remedy="Use that model, or remove it from the library first.",
+        )
 
 
 def _refuse_taken(library: Library, name: str) -> None:

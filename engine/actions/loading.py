@@ -16,6 +16,7 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from engine.actions.collector import COLLECTOR
 from engine.config import EngineSettings
 from engine.errors import (
     LoadCancelled,
@@ -31,9 +32,9 @@ from engine.generation.scheduler import Scheduler
 from engine.generation.worker import EngineThread
 from engine.library.database import Library
 from engine.library.records import EngineKind, ModelRecord, ModelStatus
-from engine.models.llamacpp.availability import require_installed
+from engine.models.engines import require_installed
 from engine.models.names import check_generative
-from engine.models.opening import Opening, inspect, open_model
+from engine.models.opening import Opening, import_ahead, inspect, open_model
 from engine.models.shelf import LoadedModel, LoadingState, ModelShelf
 from engine.steering.desk import SteeringDesk
 from engine.steering.plan import Stream
@@ -42,6 +43,9 @@ if TYPE_CHECKING:
     from engine.models.backend import Backend
 
 log = logging.getLogger(__name__)
+
+PROGRESS_INTERVAL = 0.1
+"""Seconds between two words on the progress of one stage of a load, at least."""
 
 LAST_MODEL = "last_model"
 """Key of the library's state under which the name of the model loaded last is kept."""
@@ -181,12 +185,6 @@ class ModelLoader:
         threading.Thread(target=work, name="unloader", daemon=True).start()
         return future
 
-    def ensure(self, name: str) -> LoadedModel:
-        """The model ``name``, loaded on demand; blocks up to ``MODEL_LOAD_TIMEOUT`` seconds. Raises as
-        :meth:`demand` and :meth:`Demand.model`.
-        """
-        return self.demand(name).model(self._settings.MODEL_LOAD_TIMEOUT)
-
     def demand(self, name: str) -> Demand:
         """Begin to load ``name`` where it is not resident, and return at once.
 
@@ -258,9 +256,11 @@ class ModelLoader:
         found = inspect(record)
         self._report(record, 2.0, "Starting the engine")
         # The heavy libraries come in here, on this thread, the first time a model is loaded.
-        opening = open_model(record, found, self._settings, gpu=self._gpu)
+        with COLLECTOR.importing():
+            opening = open_model(record, found, self._settings, gpu=self._gpu)
+            import_ahead(found)
         resident = self._shelf.resident
-        opening.check_fits(resident.info.memory_bytes if resident is not None else 0)
+        opening.estimate(resident.info.memory_bytes if resident is not None else 0).check(record.name)
         if resident is not None and self._on_demand:
             # Asked again: the lock may have come while the files were looked at.
             self._check_lock(record)
@@ -281,6 +281,9 @@ class ModelLoader:
             backend.close()
             raise
         try:
+            if record.has_chat_template != found.has_chat_template:
+                # A row of an earlier version does not know, and files change.
+                self._library.models.update(record.id, has_chat_template=found.has_chat_template)
             fresh = self._library.models.set_status(record.id, ModelStatus.LOADED)
             loaded = LoadedModel(fresh, backend.info, backend)
             self._engine_thread.run(lambda: self._install(loaded)).result()
@@ -290,9 +293,16 @@ class ModelLoader:
         return loaded
 
     def _read(self, record: ModelRecord, opening: Opening) -> Backend:
+        last, said = "", 0.0
+
         def step(share: float, stage: str) -> None:
+            nonlocal last, said
             self._check_cancelled()
-            self._report(record, 10.0 + 88.0 * share, stage)
+            # The library counts single tensors, a thousand a second; whoever shows each of them does nothing else.
+            now = time.monotonic()
+            if stage != last or share >= 1.0 or now - said >= PROGRESS_INTERVAL:
+                last, said = stage, now
+                self._report(record, 10.0 + 88.0 * share, stage)
 
         return opening.load(step)
 

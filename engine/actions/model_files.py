@@ -7,18 +7,15 @@ kill, a folder with a marker stays exactly if a row points into it. The demo mod
 
 from __future__ import annotations
 
-import errno
 import logging
 import os
 import re
-import shutil
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from engine.actions.saes.errors import InsufficientDisk
-from engine.errors import DataDirectoryUnusable
+from engine.actions.writing import Writing, copy_file, remove_tree
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +47,7 @@ class ModelFolder:
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self._writing = Writing(root, "the model")
 
     def place(self, key: str) -> Path:
         """Where the files of ``key`` are when they are whole."""
@@ -70,7 +68,7 @@ class ModelFolder:
 
     def put(self, key: str) -> Path:
         """Give what grew for ``key`` its final name, marked until :meth:`settle`; returns that folder."""
-        with self._translated():
+        with self._writing.translated():
             (self.staging(key) / MARKER).touch()
             os.replace(self.staging(key), self.place(key))
         return self.place(key)
@@ -87,25 +85,23 @@ class ModelFolder:
         ``check`` is called between blocks and may raise. Raises :class:`InsufficientDisk`,
         :class:`DataDirectoryUnusable`.
         """
-        with self._translated():
+        with self._writing.translated():
             self.root.mkdir(parents=True, exist_ok=True)
-            needed, free = sum(file.stat().st_size for file in files), shutil.disk_usage(self.root).free
-        if needed > free:
-            raise _no_space(self.root, needed, free)
-        with self._translated():
+            self._writing.require_space(sum(file.stat().st_size for file in files))
             temporary = Path(tempfile.mkdtemp(prefix=IMPORTING, dir=self.root))
         key: str | None = None
         try:
             for file in files:
-                self._copy(file, temporary / file.name, check)
-            with self._translated():
+                with self._writing.translated():
+                    copy_file(file, temporary / file.name, check)
+            with self._writing.translated():
                 (temporary / MARKER).touch()
                 key = self._free_key(name)
                 os.replace(temporary, self.place(key))
             yield self.place(key)
             self.settle(key)
         except BaseException:
-            _remove_tree(temporary)
+            remove_tree(temporary)
             if key is not None:
                 self.discard(key)
             raise
@@ -121,7 +117,7 @@ class ModelFolder:
                     os.replace(folder, gone / key)
                 except OSError:
                     log.warning("%s could not be removed; it goes at the next start", folder, exc_info=True)
-                _remove_tree(gone)
+                remove_tree(gone)
         return freed
 
     def sweep(self, keys_with_rows: Collection[str]) -> list[str]:
@@ -131,7 +127,7 @@ class ModelFolder:
             return removed
         for entry in sorted(self.root.iterdir()):
             if entry.name.startswith((IMPORTING, REMOVED)):
-                _remove_tree(entry)
+                remove_tree(entry)
                 removed.append(entry.name)
             elif (entry / MARKER).is_file():
                 if entry.name in keys_with_rows:
@@ -142,7 +138,7 @@ class ModelFolder:
         growing = self.root / DOWNLOADING
         for entry in sorted(growing.iterdir()) if growing.is_dir() else ():
             if entry.name not in keys_with_rows:
-                _remove_tree(entry)
+                remove_tree(entry)
                 removed.append(f"{DOWNLOADING}/{entry.name}")
         if removed:
             log.info("left over in %s and removed: %s", self.root, ", ".join(removed))
@@ -150,32 +146,11 @@ class ModelFolder:
 
     # --- steps ------------------------------------------------------------------------------------------------------
 
-    def _copy(self, source: Path, target: Path, check: Callable[[], None]) -> None:
-        with self._translated(), source.open("rb") as reading, target.open("wb") as writing:
-            while block := reading.read(1 << 20):
-                check()
-                writing.write(block)
-            writing.flush()
-            os.fsync(writing.fileno())
-
     def _free_key(self, name: str) -> str:
         taken = {entry.name.casefold() for entry in self.root.iterdir()} | {each.casefold() for each in NOT_OURS}
         base = _clean(name)[:_MAX_KEY]
         candidates = (base if number == 1 else f"{base}-{number}" for number in range(1, 10_000))
         return next(each for each in candidates if each.casefold() not in taken)
-
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise _no_space(self.root) from error
-            raise DataDirectoryUnusable(
-                f"The model's files could not be written to {self.root}: {error.strerror or error}.",
-                details={"path": str(self.root)},
-                remedy="Check that the folder may be written and its disk is well.",
-            ) from error
 
 
 def tree_bytes(folder: Path) -> int:
@@ -188,25 +163,3 @@ def tree_bytes(folder: Path) -> int:
             except OSError:
                 continue  # it went away between listing and looking
     return total
-
-
-def _no_space(root: Path, needed: int | None = None, free: int | None = None) -> InsufficientDisk:
-    figures = {}
-    what = ""
-    if needed is not None and free is not None:
-        figures = {"needed_mb": round(needed / 1e6, 1), "free_mb": round(free / 1e6, 1)}
-        what = f": it takes {figures['needed_mb']:g} MB and {figures['free_mb']:g} MB are free"
-    return InsufficientDisk(
-        f"The disk of {root} has no room for the model{what}.",
-        details={"path": str(root), **figures},
-        remedy="Free some space, or import without copying.",
-    )
-
-
-def _remove_tree(folder: Path) -> None:
-    try:
-        shutil.rmtree(folder)
-    except FileNotFoundError:
-        return
-    except OSError:
-        log.warning("%s could not be removed; it goes at the next start", folder, exc_info=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -11,21 +11,24 @@ from typing import Any
 
 from engine.actions.downloading.models import DownloadRequest, ModelDownloads
 from engine.actions.downloading.preview import ModelPreview, preview
-from engine.actions.importing import import_local_model
+from engine.actions.importing import LocalModel, import_local_model, look_at_local_model
 from engine.actions.loading import ModelLoader
 from engine.actions.model_files import ModelFolder, tree_bytes
 from engine.errors import (
     GpuNotFound,
     InvalidParameter,
+    MillmError,
     ModelAlreadyLoaded,
     ModelBusy,
+    ModelNotFound,
     ModelNotLoaded,
     NothingToCancel,
     SplitNotHonoured,
 )
 from engine.events import EventBus, ModelsChanged
 from engine.library.database import Library
-from engine.library.records import ModelRecord, ModelStatus
+from engine.library.records import EngineKind, ModelRecord, ModelStatus
+from engine.models.gguf_file import inspect_gguf
 from engine.models.hub import MAIN, HubClient
 from engine.models.names import check_custom_name
 from engine.models.on_disk import FoundModel, find_models
@@ -56,6 +59,7 @@ class ModelView:
     """A model's row and what is true of it now. Sizes are in MB of 10⁶ bytes; None means not measured.
 
     Attributes:
+        has_chat_template: None where nobody has looked yet: at the files of a checkpoint until it is loaded.
         download_progress, load_progress: 0–100 while under way, else None.
         disk_bytes: What its files in the data directory take; None for files that lie elsewhere.
         num_parameters, memory_footprint, device, dtype, placement: Of the loaded model; ``memory_footprint`` is bytes.
@@ -75,6 +79,7 @@ class ModelView:
     revision: str | None
     pipeline_tag: str | None
     context_length: int | None
+    has_chat_template: bool | None
     disk_size_mb: float | None
     disk_bytes: int | None
     estimated_memory_mb: float | None
@@ -186,6 +191,10 @@ class ModelActions:
         """Begin a download; see :meth:`ModelDownloads.start`. Asks the hub."""
         return self._view(self.downloads.start(asked))
 
+    def look_at(self, path: Path) -> LocalModel:
+        """What lies at ``path``; see :func:`engine.actions.importing.look_at_local_model`. Reads headers."""
+        return look_at_local_model(self._library, path)
+
     def import_local(
         self,
         path: Path,
@@ -194,6 +203,7 @@ class ModelActions:
         copy: bool = False,
         quantization: str | None = None,
         trust_remote_code: bool = False,
+        check: Callable[[], None] = lambda: None,
     ) -> ModelView:
         """Add what is on this machine; see :func:`engine.actions.importing.import_local_model`. Reads files."""
         record = import_local_model(
@@ -204,6 +214,7 @@ class ModelActions:
             copy=copy,
             quantization=quantization,
             trust_remote_code=trust_remote_code,
+            check=check,
         )
         return self._view(record)
 
@@ -325,7 +336,26 @@ class ModelActions:
                 retry_after=15,
             )
 
+    def _looked_at(self, record: ModelRecord) -> ModelRecord:
+        """A GGUF's row that does not know whether it has a template, as those of earlier versions and of the demo pack,
+        learns it from the header; other files are looked at when they are loaded.
+        """
+        unknown = record.engine is EngineKind.LLAMACPP and record.has_chat_template is None
+        if not unknown or not record.local_path or record.status is ModelStatus.DOWNLOADING:
+            return record
+        try:
+            report = inspect_gguf(Path(record.local_path))
+        except MillmError:
+            return record  # what is wrong with the file is said when it is to be loaded
+        try:
+            return self._library.models.update(
+                record.id, has_chat_template=report.has_chat_template, architecture=report.architecture
+            )
+        except ModelNotFound:
+            return record  # removed meanwhile
+
     def _view(self, record: ModelRecord) -> ModelView:
+        record = self._looked_at(record)
         state = self.downloads.state(record.id) if record.status is ModelStatus.DOWNLOADING else None
         loading = self._shelf.loading
         if loading is not None and loading.model_id != record.id:
@@ -355,6 +385,7 @@ class ModelActions:
             revision=record.revision,
             pipeline_tag=record.pipeline_tag,
             context_length=record.context_length,
+            has_chat_template=record.has_chat_template,
             disk_size_mb=record.disk_size_mb,
             disk_bytes=self._disk_bytes(record),
             estimated_memory_mb=record.estimated_memory_mb,

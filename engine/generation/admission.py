@@ -1,7 +1,8 @@
 """Who is let in: how many requests may wait, how long that may take, and how much text may be held at once.
 
-A lane or a reading that begins is counted with all it may come to hold (its prompt and its cap), so that no answer is
-ended midway for want of room. What does not fit beside those that run waits; when nobody runs, anything may begin.
+A lane or a reading that begins is counted with all it may come to hold (its prompt and its cap), and a prompt that is
+being read with the store it is read into, so that no answer is ended midway for want of room. What does not fit beside
+those that run waits; when nobody runs, anything may begin.
 Knows numbers only: the queue and the lanes belong to the scheduler, whose lock guards what is here.
 """
 
@@ -34,12 +35,13 @@ class Admission:
     Attributes:
         loading: Requests that wait for their model.
         closed: Why nobody is let in now, if so.
+        most_tokens: Tokens that may be held at once, spare room included.
     """
 
     def __init__(self, settings: EngineSettings) -> None:
         self._settings = settings
         self._hold_times: deque[float] = deque(maxlen=settings.QUEUE_DURATION_WINDOW)
-        self._most_tokens = 0
+        self.most_tokens = 0
         self.loading = 0
         self.closed: MillmError | None = None
 
@@ -92,10 +94,10 @@ class Admission:
         free now, and one full window at least: a request that fits the model must be answered.
         """
         if backend is None:
-            self._most_tokens = 0
+            self.most_tokens = 0
             return
         if backend.kv_cells is not None:
-            self._most_tokens = backend.kv_cells
+            self.most_tokens = backend.kv_cells
             return
         # Imported here: this module is loaded before the window is painted, and torch takes seconds.
         from engine.models.devices import available_memory
@@ -103,18 +105,13 @@ class Admission:
         stated = self._settings.KV_MEMORY_MB * MEGABYTE
         room = stated or int(available_memory(backend.device) * AUTOMATIC_SHARE)
         window = backend.kv_tokens([KvNeed(backend.info.context_length)])
-        self._most_tokens = max(room // backend.kv_bytes_per_token, window)
+        self.most_tokens = max(room // backend.kv_bytes_per_token, window)
         log.info(
             "running answers may hold %d tokens together, %d MB",
-            self._most_tokens,
-            self._most_tokens * backend.kv_bytes_per_token // MEGABYTE,
+            self.most_tokens,
+            self.most_tokens * backend.kv_bytes_per_token // MEGABYTE,
         )
 
-    @property
-    def most_tokens(self) -> int:
-        """Tokens that may be held at once, spare room included."""
-        return self._most_tokens
-
-    def has_room(self, backend: Backend, held: Sequence[KvNeed], one: KvNeed) -> bool:
-        """Whether ``one`` may begin beside ``held``."""
-        return not held or backend.kv_tokens([*held, one]) <= self._most_tokens
+    def has_room(self, backend: Backend, held: Sequence[KvNeed], more: Sequence[KvNeed]) -> bool:
+        """Whether ``more`` may begin beside ``held``."""
+        return backend.kv_tokens([*held, *more]) <= self.most_tokens

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from engine.errors import InsufficientMemory, MillmError
+from engine.generation.best_of import BestOf
 from engine.generation.constraint import CompiledConstraint
 from engine.generation.prompts import PreparedPrompt
 from engine.generation.reading import numbered
@@ -169,7 +170,7 @@ class RunningRequest:
             self.todo.extend((prompt, choice) for choice in range(written))
         self._unfinished = len(self.todo)
         self._admitted = 0
-        self._best_of = _BestOf(self.prepared.request.n) if self.prepared.request.best_of is not None else None
+        self._best_of = BestOf(self.prepared.request.n) if self.prepared.request.best_of is not None else None
 
     @property
     def cancelled(self) -> bool:
@@ -199,6 +200,28 @@ class RunningRequest:
         alone = prepared.request.sampling.seed is not None or prepared.capture is not None
         tokens = len(prepared.prompts[prompt].token_ids) + prepared.caps[prompt]
         return KvNeed(tokens, batched=not prepared.solo, alone=alone)
+
+    def needs_to_begin(self, prompt: int) -> list[KvNeed]:
+        """What comes to be held when a lane of ``prompt`` begins: its own, and where nobody has read the prompt yet
+        the store it is read into.
+        """
+        read = prompt in self.pasts or not self._is_copied(prompt)
+        return [self.need(prompt)] if read else [self.need(prompt), self._prompt_need(prompt)]
+
+    def prompts_held(self) -> list[KvNeed]:
+        """Prompts that lie in stores of their own now, beside their lanes: being read, or read and waiting for choices
+        that have no lane yet.
+        """
+        being_read = [prompt for prompt in self.reading if self._is_copied(prompt)]
+        return [self._prompt_need(prompt) for prompt in (*being_read, *self.pasts)]
+
+    def _is_copied(self, prompt: int) -> bool:
+        """Whether its lanes take copies of what is read. A lone solo lane goes on in the store it was read into."""
+        return not self.prepared.solo or self.prepared.request.choices_written > 1
+
+    def _prompt_need(self, prompt: int) -> KvNeed:
+        need = self.need(prompt)
+        return replace(need, tokens=need.tokens - self.prepared.caps[prompt], batched=False, copied=True)
 
     def choices_left(self, prompt: int) -> int:
         """Choices of ``prompt`` that have no lane yet."""
@@ -302,40 +325,6 @@ class RunningRequest:
         self.pasts.clear()
         self._send(delta)
         self.handle.mark_done()
-
-
-class _BestOf:
-    """Keeps the deltas of all choices of a prompt and gives the best ``n``, renumbered, in falling likelihood."""
-
-    def __init__(self, n: int) -> None:
-        self._n = n
-        self._kept: dict[int, dict[int, list[TextDelta | ChoiceFinished]]] = {}
-
-    def keep(self, prompt: int, delta: TextDelta | ChoiceFinished) -> None:
-        """Hold a delta back until its prompt's choices can be compared."""
-        self._kept.setdefault(prompt, {}).setdefault(delta.index, []).append(delta)
-
-    def take_finished(self, written: int) -> list[Delta]:
-        """The deltas to send of every prompt whose ``written`` choices have all ended."""
-        out: list[Delta] = []
-        for prompt in sorted(self._kept):
-            choices = self._kept[prompt]
-            ends = [c[-1] for c in choices.values() if isinstance(c[-1], ChoiceFinished)]
-            if len(ends) < written:
-                continue
-            best = sorted(ends, key=lambda end: (-end.cumulative_logprob, end.index))[: self._n]
-            for place, end in enumerate(best):
-                index = prompt * self._n + place
-                for delta in choices[end.index]:
-                    out.append(_renumbered(delta, index))
-            del self._kept[prompt]
-        return out
-
-
-def _renumbered(delta: TextDelta | ChoiceFinished, index: int) -> Delta:
-    if isinstance(delta, TextDelta):
-        return TextDelta(index, delta.text, delta.tokens, delta.completion_tokens)
-    return ChoiceFinished(index, delta.reason, delta.completion_tokens, delta.cumulative_logprob)
 
 
 class Lane:

@@ -55,9 +55,6 @@ class PrefixCache:
         self._entries: OrderedDict[int, Prefix] = OrderedDict()
         self._next = 0
         self._nbytes = 0
-        self.lookups = 0
-        self.hits = 0
-        self.tokens_reused = 0
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -78,7 +75,6 @@ class PrefixCache:
         At least the last token of a prompt has to be read, since its logits are wanted: the match is one token shorter
         than the prompt at most. None where fewer than :data:`SHORTEST` tokens are shared.
         """
-        self.lookups += 1
         best_key, best_length = None, SHORTEST - 1
         most = len(token_ids) - 1
         for key, entry in self._entries.items():
@@ -90,8 +86,6 @@ class PrefixCache:
         if best_key is None:
             return None
         self._entries.move_to_end(best_key)
-        self.hits += 1
-        self.tokens_reused += best_length
         return Match(self._entries[best_key], best_length)
 
     def wants(self, token_ids: Sequence[int], digest: str) -> bool:

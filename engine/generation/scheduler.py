@@ -247,13 +247,20 @@ class Scheduler:
 
     def _has_room(self, running: RunningRequest | Reading[Any]) -> bool:
         """Whether what its next lane may come to hold fits beside what the others may."""
-        if self._backend is None:
+        if self._backend is None or not self._in_flight:
             return True
         held = [lane.need for lane in self._lanes] + [reading.need for reading in self._readings]
+        for each in self._running:
+            if isinstance(each, RunningRequest):
+                held += each.prompts_held()
         if isinstance(running, Reading):
-            return self._admission.has_room(self._backend, held, running.need)
-        item = running.next_choice()
-        return item is None or self._admission.has_room(self._backend, held, running.need(item[0]))
+            more = [running.need]
+        else:
+            item = running.next_choice()
+            if item is None:
+                return True
+            more = running.needs_to_begin(item[0])
+        return self._admission.has_room(self._backend, held, more)
 
     def _start_lane(self, running: RunningRequest) -> None:
         item = running.next_choice()

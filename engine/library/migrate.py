@@ -14,7 +14,6 @@ from pathlib import Path
 
 from alembic import command
 from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import URL, Connection, NullPool, create_engine, event, text
 from sqlalchemy.exc import SQLAlchemyError
@@ -122,11 +121,6 @@ def upgrade_connection(connection: Connection, revision: str = "head") -> None:
     config = _config()
     config.attributes["connection"] = connection
     command.upgrade(config, revision)
-
-
-def present_revision(connection: Connection) -> str | None:
-    """The revision recorded in the database behind ``connection``."""
-    return MigrationContext.configure(connection).get_current_revision()
 
 
 def _upgrade(path: Path, revision: str, kept: Path | None) -> None:

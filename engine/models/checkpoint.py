@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import stat
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.errors import InvalidParameter
+from engine.files import open_file
 from engine.models.architecture import check_generative_architecture
 from engine.models.findings import DOWNLOAD_AGAIN, PERMISSIONS, Findings
 from engine.models.names import NON_GENERATIVE_TAGS, TEXT_GENERATION, shortened
@@ -29,8 +31,10 @@ DEFAULT_CONTEXT = 2048
 SYSTEM_FOLDERS = ("/proc", "/sys", "/dev", "/run", "/boot", "/etc", "/var/run", "/private/etc", "/private/var/run")
 """Where no model lies and nothing should be probed; ``/private`` is where macOS keeps some of them."""
 
-PARSED_TOKENIZER_BYTES = 16_000_000
+PARSED_TOKENIZER_BYTES = 4_000_000
 """Larger tokenizers are only looked at from both ends: parsing one holds the interpreter, and with it the window."""
+
+TEMPLATE_FILES = ("chat_template.jinja", "chat_template.json")
 
 FORMAT_NAMES = {
     "F64": "float64",
@@ -89,6 +93,7 @@ def inspect_checkpoint(path: Path) -> CheckpointReport:
     refuse_system_folder(path)
     _require_folder(path)
     findings = Findings(path)
+    _refuse_other_things(findings)
     config = _read_config(findings)
     tensors = _read_weights(findings)
     has_chat_template = _check_tokenizer(findings)
@@ -181,6 +186,17 @@ def _require_folder(path: Path) -> None:
     except (OSError, ValueError) as error:
         findings.add(f"it cannot be read: {getattr(error, 'strerror', None) or error}", PERMISSIONS)
     findings.refuse()
+
+
+def _refuse_other_things(findings: Findings) -> None:
+    """Files are opened by their names when a model is loaded: a pipe among them would hold the load for ever."""
+    for entry in os.scandir(findings.folder):
+        try:
+            mode = entry.stat().st_mode
+        except OSError:
+            continue  # a link that leads nowhere; it is noted where the file is wanted
+        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+            findings.add(f"{entry.name} is no ordinary file", "Remove it from the folder.")
 
 
 # --- config
@@ -352,7 +368,7 @@ def _check_tokenizer(findings: Findings) -> bool:
         findings.add(
             "no tokenizer: tokenizer.json, tokenizer.model or vocab.json with merges.txt is needed", _TOKENIZER
         )
-    templates = any(findings.has(name) for name in ("chat_template.jinja", "chat_template.json"))
+    templates = any(findings.has(name) for name in TEMPLATE_FILES)
     return templates or bool(config.get("chat_template"))
 
 
@@ -360,7 +376,7 @@ def _check_tokenizer_file(findings: Findings) -> None:
     path = findings.folder / "tokenizer.json"
     if findings.files["tokenizer.json"] > PARSED_TOKENIZER_BYTES:
         try:
-            with path.open("rb") as file:
+            with open_file(path) as file:
                 first = file.read(64)
                 file.seek(-64, os.SEEK_END)
                 last = file.read(64)
@@ -397,7 +413,7 @@ def _pipeline_tag(folder: Path) -> str:
     if (folder / "modules.json").is_file() or (folder / "config_sentence_transformers.json").is_file():
         return "sentence-similarity"
     try:
-        with (folder / "README.md").open("rb") as file:
+        with open_file(folder / "README.md") as file:
             lines = file.read(16_384).decode("utf-8", "replace").splitlines()
     except OSError:
         return TEXT_GENERATION

@@ -1,4 +1,4 @@
-"""Which engines this installation has, and how to get what is missing: one text for the window and ``doctor``.
+"""Which engines this installation has, and how to get what is missing: one text for window, API and ``doctor``.
 
 Looking costs nothing; :func:`examine` really imports the engine and is for ``doctor``.
 """
@@ -12,8 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import metadata
 
+from engine.errors import EngineUnsupported
 from engine.library.records import EngineKind
-from engine.models.llamacpp.availability import is_installed
+from engine.models.llamacpp import availability
 from engine.models.quantization import has_bitsandbytes
 
 COMPILERS = ("c++", "g++", "clang++", "cl")
@@ -63,7 +64,7 @@ def gguf_engine(*, installed: bool | None = None, which: Which = shutil.which) -
         installed: None looks.
         which: How to look for a compiler.
     """
-    if is_installed() if installed is None else installed:
+    if availability.is_installed() if installed is None else installed:
         return EngineState(EngineKind.LLAMACPP, "llama-cpp-python", _version("llama-cpp-python"))
     if getattr(sys, "frozen", False):
         problem = "GGUF files cannot be run: this build of the program came without llama.cpp."
@@ -77,6 +78,18 @@ def gguf_engine(*, installed: bool | None = None, which: Which = shutil.which) -
         problem = "GGUF files cannot be run yet: llama-cpp-python is not installed."
         remedy = f"Compile it (some minutes, once): {BUILD}"
     return EngineState(EngineKind.LLAMACPP, "llama-cpp-python", None, problem, remedy)
+
+
+def require_installed(name: str) -> None:
+    """Raise :class:`EngineUnsupported` (``param`` ``model``) when the GGUF model ``name`` has nothing to run it."""
+    state = gguf_engine()
+    if state.problem is not None:
+        raise EngineUnsupported(
+            f"{name!r} is a GGUF file. {state.problem}",
+            param="model",
+            details={"engine": state.kind.value, "missing": state.title},
+            remedy=state.remedy,
+        )
 
 
 def examine_gguf_engine() -> EngineState:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.errors import CheckpointInvalid
+from engine.files import open_file
 from engine.models.safetensors_header import LFS_POINTER
 
 MAX_JSON_BYTES = 64_000_000
@@ -69,7 +70,8 @@ class Findings:
             self.add(f"{name} is larger than {MAX_JSON_BYTES // 1_000_000} MB", DOWNLOAD_AGAIN)
             return None
         try:
-            raw = (self.folder / name).read_bytes()
+            with open_file(self.folder / name) as file:
+                raw = file.read()
         except OSError as error:
             self.add(f"{name} cannot be read: {error.strerror or error}", PERMISSIONS)
             return None

@@ -1,23 +1,20 @@
 """Looks at a GGUF file, or a set it was split into, without llama.cpp and without reading a weight.
 
-A header is read as what it is: bytes from somewhere. Every count and length is held against the file before anything is
-allocated, so that a cut, damaged or hostile file ends in one refusal that lists its problems. The layout is described
-in ggml's ``docs/gguf.md``; its sizes of quantised blocks come from the ``gguf`` package.
+Everything that is wrong is reported at once. What one header says is read in ``engine/models/gguf_header.py``.
 """
 
 from __future__ import annotations
 
 import re
-import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
 
 from engine.errors import CheckpointInvalid, EngineUnsupported, ModelNotGenerative
+from engine.files import open_file
 from engine.models.findings import DOWNLOAD_AGAIN, PERMISSIONS
-from engine.models.names import TEXT_GENERATION, shortened
-from engine.models.safetensors_header import LFS_POINTER
+from engine.models.gguf_header import TOKENS, Header, HeaderError, read_header
+from engine.models.names import TEXT_GENERATION
 
 MEMORY_FACTOR = 1.2
 """Memory over the size of the file: room for activations and a context."""
@@ -25,18 +22,10 @@ MEMORY_FACTOR = 1.2
 DEFAULT_CONTEXT = 2048
 """Tokens of context taken for a file that states no limit."""
 
-MAX_HEADER_BYTES = 256_000_000
-"""No header is longer; the longest known (a vocabulary of 260,000 pieces with its merges) has 20 MB."""
-
-MAX_ENTRIES = 65_536
-MAX_TENSORS = 1_000_000
-MAX_ELEMENTS = 4_000_000
-"""Of one array."""
-MAX_VALUES = 1 << 40
-"""Of one tensor."""
-MAX_KEY_BYTES = 65_535
-MAX_KEPT_TEXT = 4_000_000
 MAX_PARTS = 10_000
+
+SENTENCEPIECE = "llama"
+"""llama.cpp's word for that kind of vocabulary."""
 
 EMBEDDING_ARCHITECTURES = frozenset(
     {
@@ -97,10 +86,6 @@ _LABEL = re.compile(
 )
 _PART = re.compile(r"^(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})$")
 
-_SCALARS = {0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q", 11: "<q", 12: "<d"}
-_STRING, _ARRAY = 8, 9
-_KEPT_ARRAY = 1024
-"""Numbers in an array that is kept; families that state their heads layer by layer have as many as layers."""
 
 _FOLDER = "Choose the GGUF file itself."
 
@@ -139,26 +124,6 @@ class GgufReport:
     pipeline_tag: str
 
 
-class HeaderError(Exception):
-    """A header cannot be right; the message is the end of a sentence about the file."""
-
-
-@dataclass(frozen=True)
-class Header:
-    """One file's header. ``entries`` holds plain values and short arrays of numbers; ``lengths`` those of all arrays.
-
-    ``needed_bytes`` is how long the file has to be for its tensors.
-    """
-
-    version: int
-    entries: Mapping[str, Any]
-    lengths: Mapping[str, int]
-    n_tensors: int
-    params: int
-    tensor_types: Mapping[int, int]
-    needed_bytes: int
-
-
 def inspect_gguf(path: Path) -> GgufReport:
     """Describe the file at ``path``, or the split set that it is a part of.
 
@@ -194,8 +159,15 @@ def inspect_gguf(path: Path) -> GgufReport:
     sizes = _sizes(first, architecture)
     if not sizes["vocab_size"]:
         problems.append("its header holds no vocabulary")
+    elif first.entries.get("tokenizer.ggml.model") == SENTENCEPIECE and first.spelt_bytes < 256:
+        # llama.cpp spells what no piece covers byte by byte, and ends the process over a byte without a token.
+        problems.append(f"its vocabulary has no token for {256 - first.spelt_bytes} of the 256 bytes")
     if not sizes["n_layers"] or not sizes["d_model"]:
         problems.append("its header does not say how many layers it has and how wide they are")
+    odd = [each for header in headers for each in header.odd_weights]
+    if odd:
+        # llama.cpp reads past the end of such a matrix when it computes with it.
+        problems.append(f"its weights are in a format that no model computes with: {', '.join(odd[:3])}")
     if not sum(header.n_tensors for header in headers):
         problems.append("it holds no weights")
     _refuse(path, problems)
@@ -225,7 +197,7 @@ def inspect_gguf(path: Path) -> GgufReport:
 def starts_as_gguf(path: Path) -> bool:
     """Whether a file begins as a GGUF does, whatever its name is; False for what cannot be read."""
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             return file.read(4) == b"GGUF"
     except OSError:
         return False
@@ -289,137 +261,6 @@ def _label_from(header: Header) -> str:
     return names[max(known, key=lambda kind: known[kind])] if known else "F32"
 
 
-# --- one header -------------------------------------------------------------------------------------------------------
-
-
-class _Reader:
-    """Reads on from the start of a file, never past its end or past what a header may take."""
-
-    def __init__(self, file: BinaryIO, size: int) -> None:
-        self._file = file
-        self._end = min(size, MAX_HEADER_BYTES)
-        self._whole = size <= MAX_HEADER_BYTES
-        self.at = 0
-
-    def take(self, count: int) -> bytes:
-        if count > self._end - self.at:
-            raise HeaderError("is cut short" if self._whole else "has a header longer than any real one")
-        data = self._file.read(count)
-        if len(data) != count:
-            raise HeaderError("is cut short")
-        self.at += count
-        return data
-
-    def number(self, layout: str) -> Any:
-        return struct.unpack(layout, self.take(struct.calcsize(layout)))[0]
-
-    def text(self, most: int) -> str:
-        length = self.number("<Q")
-        if length > most:
-            raise HeaderError(f"has a text of {length} bytes in its header")
-        return self.take(length).decode("utf-8", "replace")
-
-    def skip(self, count: int) -> None:
-        while count > 0:
-            step = min(count, 1 << 20)
-            self.take(step)
-            count -= step
-
-
-def read_header(path: Path, size: int) -> Header:
-    """The header of one file of ``size`` bytes. Raises :class:`HeaderError`, OSError."""
-    if path.exists() and not path.is_file():
-        # Opening a pipe would wait for somebody to write into it.
-        raise HeaderError("is no ordinary file")
-    with path.open("rb", buffering=1 << 18) as file:
-        start = file.read(len(LFS_POINTER))
-        if start == LFS_POINTER:
-            raise HeaderError("is a Git LFS pointer: the file itself was never downloaded")
-        file.seek(0)
-        return _parse(_Reader(file, size), size)
-
-
-def _parse(reader: _Reader, size: int) -> Header:
-    if size < 24 or reader.take(4) != b"GGUF":
-        raise HeaderError("is not a GGUF file" if size >= 24 else "is cut short")
-    version = reader.number("<I")
-    if version & 0xFFFF == 0:
-        raise HeaderError("has its bytes in the other order (big-endian)")
-    if version not in (2, 3):
-        raise HeaderError(f"has GGUF version {version}, and versions 2 and 3 are read")
-    n_tensors, n_entries = reader.number("<Q"), reader.number("<Q")
-    if n_tensors > MAX_TENSORS or n_entries > MAX_ENTRIES:
-        raise HeaderError(f"claims {n_tensors} tensors and {n_entries} entries, more than any real file")
-    entries: dict[str, Any] = {}
-    lengths: dict[str, int] = {}
-    for _ in range(n_entries):
-        key = reader.text(MAX_KEY_BYTES)
-        _read_entry(reader, key, entries, lengths)
-    return _read_tensors(reader, version, entries, lengths, n_tensors, size)
-
-
-def _read_entry(reader: _Reader, key: str, entries: dict[str, Any], lengths: dict[str, int]) -> None:
-    kind = reader.number("<I")
-    if kind in _SCALARS:
-        entries[key] = reader.number(_SCALARS[kind])
-    elif kind == _STRING:
-        entries[key] = reader.text(MAX_KEPT_TEXT)
-    elif kind == _ARRAY:
-        inner, count = reader.number("<I"), reader.number("<Q")
-        if count > MAX_ELEMENTS:
-            raise HeaderError(f"has a list of {count} values in its header")
-        lengths[key] = count
-        if inner == _STRING:
-            for _ in range(count):
-                reader.skip(reader.number("<Q"))
-        elif inner in _SCALARS:
-            layout = _SCALARS[inner]
-            if count <= _KEPT_ARRAY:
-                entries[key] = [reader.number(layout) for _ in range(count)]
-            else:
-                reader.skip(count * struct.calcsize(layout))
-        else:
-            raise HeaderError(f"has a list of an unknown kind ({inner}) in its header")
-    else:
-        raise HeaderError(f"has a value of an unknown kind ({kind}) in its header")
-
-
-def _read_tensors(
-    reader: _Reader, version: int, entries: dict[str, Any], lengths: dict[str, int], n_tensors: int, size: int
-) -> Header:
-    from gguf.constants import GGML_QUANT_SIZES
-
-    blocks = {int(kind): sizes for kind, sizes in GGML_QUANT_SIZES.items()}
-    params, furthest = 0, 0
-    types: dict[int, int] = {}
-    for _ in range(n_tensors):
-        name = reader.text(MAX_KEY_BYTES)
-        n_dims = reader.number("<I")
-        if n_dims > 8:
-            raise HeaderError(f"gives {shortened(name)} {n_dims} dimensions")
-        values = 1
-        for _ in range(n_dims):
-            values *= reader.number("<Q")
-        if values > MAX_VALUES:
-            raise HeaderError(f"gives {shortened(name)} {values} values")
-        kind, offset = reader.number("<I"), reader.number("<Q")
-        params += values
-        types[kind] = types.get(kind, 0) + values
-        if kind in blocks:
-            per_block, block_bytes = blocks[kind]
-            furthest = max(furthest, offset + -(-values // per_block) * block_bytes)
-        else:
-            furthest = max(furthest, offset)  # a format newer than we know: where it ends is not ours to say
-    alignment = entries.get("general.alignment", 32)
-    if not isinstance(alignment, int) or not 1 <= alignment <= 1 << 20:
-        raise HeaderError("states an alignment that cannot be right")
-    start = -(-reader.at // alignment) * alignment
-    needed = start + furthest if n_tensors else reader.at
-    if needed > size:
-        raise HeaderError(f"is cut short: its weights end at byte {needed}, and the file has {size}")
-    return Header(version, entries, lengths, n_tensors, params, types, needed)
-
-
 # --- what the headers say together ------------------------------------------------------------------------------------
 
 
@@ -467,7 +308,7 @@ def _sizes(header: Header, architecture: str) -> dict[str, int]:
     head_width = number("attention.key_length") or (width // heads if heads else 0)
     return {
         "context_length": number("context_length"),
-        "vocab_size": header.lengths.get("tokenizer.ggml.tokens", 0),
+        "vocab_size": header.lengths.get(TOKENS, 0),
         "n_layers": number("block_count"),
         "d_model": width,
         "kv_width": (number("attention.head_count_kv") or heads) * head_width,

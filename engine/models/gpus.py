@@ -8,7 +8,6 @@ Memory is in MB of 2²⁰ bytes, as ``nvidia-smi`` counts.
 from __future__ import annotations
 
 import csv
-import logging
 import shutil
 import subprocess
 import sys
@@ -17,8 +16,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import Any
-
-log = logging.getLogger(__name__)
 
 MB = 2**20
 SMI_TIMEOUT_S = 5.0

@@ -6,7 +6,6 @@ forgotten: it is in no row, no log line and no error. Every failure leaves here 
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -25,8 +24,6 @@ from engine.errors import (
     MillmError,
     RepoNotFound,
 )
-
-log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -62,10 +59,20 @@ class HubFile:
 
 
 @dataclass(frozen=True)
+class HubHeader:
+    """What the hub read in the header of a repository's GGUF files; None where it says nothing."""
+
+    architecture: str | None
+    context_length: int | None
+    has_chat_template: bool
+
+
+@dataclass(frozen=True)
 class Repository:
     """What a revision of a repository holds; ``commit`` is the revision as a commit, which never changes.
 
-    ``parameters`` are the hub's own count of the values in its weights, None where it has none.
+    ``parameters`` are the hub's own count of the values in its weights, None where it has none; ``gguf`` what it read
+    in its GGUF files, None where it has none or has not looked.
     """
 
     repo_id: str
@@ -76,6 +83,7 @@ class Repository:
     private: bool
     parameters: int | None
     files: tuple[HubFile, ...]
+    gguf: HubHeader | None = None
 
     def file(self, path: str) -> HubFile | None:
         """The file of that path, or None."""
@@ -151,6 +159,7 @@ class HubClient:
             private=bool(info.private),
             parameters=_parameters(info),
             files=tuple(sorted(files, key=lambda file: file.path)),
+            gguf=_header(info),
         )
 
     def read(self, repository: Repository, path: str, *, token: str | None = None) -> bytes:
@@ -249,7 +258,23 @@ def _parameters(info: Any) -> int | None:
     if stated is None:
         gguf = getattr(info, "gguf", None)
         stated = gguf.get("total") if isinstance(gguf, dict) else None
-    return stated if isinstance(stated, int) and not isinstance(stated, bool) and stated > 0 else None
+    return _positive(stated)
+
+
+def _header(info: Any) -> HubHeader | None:
+    stated = getattr(info, "gguf", None)
+    if not isinstance(stated, dict):
+        return None
+    architecture = stated.get("architecture")
+    return HubHeader(
+        architecture=architecture if isinstance(architecture, str) and architecture else None,
+        context_length=_positive(stated.get("context_length")),
+        has_chat_template=bool(stated.get("chat_template")),
+    )
+
+
+def _positive(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
 
 
 def is_plain_path(path: str) -> bool:

@@ -28,6 +28,47 @@ class MemoryPlan:
         return self.weights + self.kv + self.working
 
 
+@dataclass(frozen=True)
+class MemoryEstimate:
+    """What a load takes, in bytes, against what is free.
+
+    Attributes:
+        available: What is free on ``device``, with what the model in memory gives back; None where nobody can say,
+            because the engine spreads the model over several devices itself.
+        number_format: Of the weights.
+    """
+
+    terms: MemoryPlan
+    available: int | None
+    device: str
+    number_format: str
+
+    @property
+    def fits(self) -> bool:
+        """Whether a load is let through."""
+        return self.available is None or self.terms.total <= self.available
+
+    def check(self, name: str) -> None:
+        """Raise :class:`InsufficientMemory` when the model ``name`` does not fit; the message carries both figures."""
+        if self.available is None or self.fits:
+            return
+        terms, mb = self.terms, 1_000_000
+        raise InsufficientMemory(
+            f"{name} needs about {terms.total // mb} MB on {self.device} ({terms.weights // mb} MB weights, "
+            f"{terms.kv // mb} MB for {terms.kv_tokens} tokens of context, {terms.working // mb} MB working memory); "
+            f"{self.available // mb} MB are available.",
+            details={
+                "device": self.device,
+                "needed_mb": terms.total // mb,
+                "available_mb": self.available // mb,
+                "before_loading": True,
+                "min_context_tokens": terms.kv_tokens,
+            },
+            remedy="Close other programs, unload what you do not need, or choose a smaller model.",
+            retry_after=30,
+        )
+
+
 def plan(
     params: int,
     dtype: str,
@@ -54,26 +95,3 @@ def plan_of_weights(
     tokens = min(MIN_CONTEXT, context_length)
     kv = int(2 * n_layers * kv_width * kv_value_bytes * tokens)
     return MemoryPlan(weights, kv, tokens, int(weights * WORKING_SHARE))
-
-
-def check_fits(name: str, needed: MemoryPlan, available: int, device: str) -> None:
-    """Raise :class:`InsufficientMemory` when the plan does not fit ``available`` bytes; the message carries both
-    figures.
-    """
-    if needed.total <= available:
-        return
-    mb = 1_000_000
-    raise InsufficientMemory(
-        f"{name} needs about {needed.total // mb} MB on {device} ({needed.weights // mb} MB weights, "
-        f"{needed.kv // mb} MB for {needed.kv_tokens} tokens of context, {needed.working // mb} MB working memory); "
-        f"{available // mb} MB are available.",
-        details={
-            "device": device,
-            "needed_mb": needed.total // mb,
-            "available_mb": available // mb,
-            "before_loading": True,
-            "min_context_tokens": needed.kv_tokens,
-        },
-        remedy="Close other programs, unload what you do not need, or choose a smaller model.",
-        retry_after=30,
-    )

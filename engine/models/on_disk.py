@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 
 from engine.errors import InvalidParameter
+from engine.files import read_text
 from engine.models.checkpoint import refuse_system_folder
 from engine.models.gguf_file import label_of, set_of, starts_as_gguf, whole_stem
 
@@ -27,7 +28,7 @@ MOST_LOOKED_AT = 20_000
 """Entries of a folder tree; a home directory given by mistake must not be walked to its end."""
 
 DEPTH = 4
-MANIFEST_BYTES = 1_000_000
+MANIFEST_BYTES, COMMIT_BYTES = 1_000_000, 1000
 
 _HUB = re.compile(r"models--(?P<owner>[^/]+?)--(?P<name>.+)")
 _DIGEST = re.compile(r"sha256[:-](?P<hex>[0-9a-f]{64})")
@@ -121,7 +122,7 @@ def _hub_cache(root: Path, known: Collection[str]) -> Iterator[FoundModel]:
 def _present_snapshot(folder: Path) -> Path | None:
     """The snapshot that ``main`` points to, else the newest."""
     try:
-        commit = (folder / "refs" / "main").read_text(encoding="utf-8").strip()
+        commit = read_text(folder / "refs" / "main", COMMIT_BYTES).strip()
     except (OSError, UnicodeDecodeError):
         commit = ""
     if re.fullmatch(r"[0-9a-f]{40}", commit) and (folder / "snapshots" / commit).is_dir():
@@ -163,9 +164,7 @@ def _ollama(root: Path, known: Collection[str]) -> Iterator[FoundModel]:
 
 def _ollama_model(root: Path, manifest: Path, known: Collection[str]) -> FoundModel | None:
     try:
-        if manifest.stat().st_size > MANIFEST_BYTES:
-            return None
-        value = json.loads(manifest.read_bytes())
+        value = json.loads(read_text(manifest, MANIFEST_BYTES))
         layers = value["layers"]
         digest = next(each["digest"] for each in layers if each["mediaType"].endswith("image.model"))
         match = _DIGEST.fullmatch(digest)

@@ -15,7 +15,7 @@ from engine.config import EngineSettings
 from engine.errors import EngineUnsupported
 from engine.library.records import EngineKind, ModelRecord
 from engine.models.checkpoint import inspect_checkpoint
-from engine.models.memory import check_fits, plan
+from engine.models.memory import MemoryEstimate, plan
 
 if TYPE_CHECKING:
     from engine.models.backend import Backend
@@ -34,8 +34,8 @@ GPU_DECIDES = 1 << 50
 class Opening(Protocol):
     """A model whose files are sound, about to be loaded."""
 
-    def check_fits(self, freed: int) -> None:
-        """Raise :class:`InsufficientMemory` when it does not fit beside what is there, less ``freed`` bytes."""
+    def estimate(self, freed: int) -> MemoryEstimate:
+        """What it takes, against what is free once ``freed`` bytes are given back."""
         ...
 
     def load(self, report: Report) -> Backend:
@@ -67,12 +67,25 @@ def open_model(
     return _Checkpoint.prepare(record, found, settings, gpu)
 
 
+def import_ahead(found: CheckpointReport | GgufReport) -> None:
+    """Import the model's own code, which is as much again as its library; else the load does it amid its work."""
+    import transformers
+
+    architecture = getattr(found, "architecture", "")
+    try:
+        getattr(transformers, architecture, None)
+    except Exception:
+        # What is missing is said by the load, which knows the checkpoint; some classes are not in the library at all.
+        log.debug("%s could not be imported ahead", architecture, exc_info=True)
+
+
 @dataclass(frozen=True)
 class _Checkpoint:
     """A transformers checkpoint."""
 
     record: ModelRecord
     found: CheckpointReport
+    settings: EngineSettings
     placement: Placement
     precision: Precision
 
@@ -84,7 +97,6 @@ class _Checkpoint:
         from engine.models.quantization import check_quantization
         from engine.models.transformers_backend import checkpoint_dtype
 
-        threads = devices.set_threads(settings.CPU_THREADS)
         stored = checkpoint_dtype(Path(record.local_path or ""))
         placement = devices.place(settings.DEVICE, settings.DTYPE, stored, gpu=gpu)
         precision = check_quantization(
@@ -94,33 +106,41 @@ class _Checkpoint:
             device_type=placement.device.type,
         )
         placement = replace(placement, dtype=precision.dtype(placement.dtype, stored))
-        log.info(
-            "loading %s as %s on %s, %d threads: %s",
-            record.name,
-            str(placement.dtype).removeprefix("torch."),
-            placement.device,
-            threads,
-            placement.reason,
-        )
-        return cls(record, found, placement, precision)
+        return cls(record, found, settings, placement, precision)
 
-    def check_fits(self, freed: int) -> None:
+    @property
+    def dtype(self) -> str:
+        """The numbers it computes with, in torch's word."""
+        return str(self.placement.dtype).removeprefix("torch.")
+
+    def estimate(self, freed: int) -> MemoryEstimate:
         from engine.models import devices
 
-        needed = plan(
+        terms = plan(
             self.found.params,
-            str(self.placement.dtype).removeprefix("torch."),
+            self.dtype,
             n_layers=self.found.n_layers,
             kv_width=self.found.kv_width,
             context_length=self.found.context_length,
             bytes_per_weight=self.precision.bytes_per_value(self.placement.dtype),
         )
         device = self.placement.device
-        check_fits(self.record.name, needed, devices.available_memory(device) + freed, str(device))
+        available = devices.available_memory(device) + freed
+        return MemoryEstimate(terms, available, str(device), self.record.quantization or self.dtype)
 
     def load(self, report: Report) -> Backend:
+        from engine.models import devices
         from engine.models.transformers_backend import TransformersBackend
 
+        threads = devices.set_threads(self.settings.CPU_THREADS)
+        log.info(
+            "loading %s as %s on %s, %d threads: %s",
+            self.record.name,
+            self.dtype,
+            self.placement.device,
+            threads,
+            self.placement.reason,
+        )
         return TransformersBackend.load(
             Path(self.record.local_path or ""),
             self.placement,
@@ -134,14 +154,12 @@ class _Gguf:
     """A GGUF file or split set."""
 
     def __init__(self, name: str, found: GgufReport, settings: EngineSettings, gpu: int | None) -> None:
-        from engine.models import devices
         from engine.models.llamacpp.binding import library
         from engine.models.llamacpp.placement import wants_gpu
 
         self._name = name
         self._found = found
         self._settings = settings
-        self._threads = devices.set_threads(settings.CPU_THREADS)
         self._gpu = bool(library().llama_supports_gpu_offload())
         self._offloads = wants_gpu(settings, supported=self._gpu)
         if gpu is not None:
@@ -151,29 +169,32 @@ class _Gguf:
                 remedy="Leave the card out, or choose it with CUDA_VISIBLE_DEVICES before the program starts.",
             )
 
-    def check_fits(self, freed: int) -> None:
-        if self._offloads:
-            # llama.cpp places what it can on the GPU and the rest beside it, and says itself when neither holds.
-            return
+    def estimate(self, freed: int) -> MemoryEstimate:
         from engine.models.llamacpp.placement import need
 
-        check_fits(self._name, need(self._found, self._settings), self._available() + freed, "cpu")
+        terms, label = need(self._found, self._settings), self._found.label
+        if self._offloads:
+            # llama.cpp places what it can on the GPU and the rest beside it, and says itself when neither holds.
+            return MemoryEstimate(terms, None, "the GPU and beside it", label)
+        return MemoryEstimate(terms, self._available() + freed, "cpu", label)
 
     def load(self, report: Report) -> Backend:
+        from engine.models import devices
         from engine.models.llamacpp.backend import LlamaCppBackend
         from engine.models.llamacpp.placement import place
 
+        threads = devices.set_threads(self._settings.CPU_THREADS)
         placement = place(
             self._found,
             self._settings,
             available=GPU_DECIDES if self._offloads else self._available(),
-            threads=self._threads,
+            threads=threads,
             gpu_supported=self._gpu,
         )
         log.info(
             "loading %s by llama.cpp, %d threads, %d tokens of context, %s",
             self._name,
-            self._threads,
+            threads,
             placement.window,
             "on the GPU" if placement.offloaded else "on the CPU",
         )

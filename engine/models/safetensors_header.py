@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from engine.files import open_file
 
 MAX_HEADER_BYTES = 100_000_000
 """The format's own limit."""
@@ -68,8 +71,8 @@ def read_header(path: Path) -> list[StoredTensor]:
     """Every tensor in the file. Raises :class:`HeaderError` when the file cannot be whole, OSError when it cannot be
     read.
     """
-    size = path.stat().st_size
-    with path.open("rb") as file:
+    with open_file(path) as file:
+        size = os.fstat(file.fileno()).st_size
         start = file.read(8)
         if start == LFS_POINTER[:8]:
             raise HeaderError("is a Git LFS pointer: the weights themselves were never downloaded")

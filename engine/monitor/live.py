@@ -6,11 +6,13 @@ vectors; they are encoded, and records and figures made of them, for several pas
 enough have come together, or when somebody asks. Nothing is left out, and whoever reads finds all passes that have
 ended.
 
-Observers run on the engine thread; everything else may be called from any thread. Torch is imported by the first pass.
+Observers run on the engine thread; everything else may be called from any thread, and encodes there what was read and
+not taken in yet (``docs/decisions/0006-encoding-on-a-readers-thread.md``). Torch is imported by the first pass.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import deque
@@ -41,6 +43,8 @@ from engine.saes.attachment import Attachment
 if TYPE_CHECKING:
     from engine.monitor.statistics import StatisticsCopy
 
+log = logging.getLogger(__name__)
+
 EVENT_INTERVAL = 0.1
 """Seconds between two ``monitoring:activation`` events, at least."""
 
@@ -49,9 +53,6 @@ MOST_PASSES = 16
 
 MOST_VALUES = 1 << 19
 """Activations made at once at most, over all SAEs, as far as one pass does not make more."""
-
-ASKED_LATELY = 1.0
-"""Seconds after a read by another thread in which each pass is taken in by itself."""
 
 MAX_HISTORY = 1000
 MAX_TOP_K = 1000
@@ -90,7 +91,10 @@ class LiveMonitor:
         self._clock = clock
         self._now = now
         self._stopwatch = stopwatch
-        self._lock = threading.Lock()
+        # Order: _taking before _lock. Records, figures and peaks change under the first; the second is held for moments
+        # only, so that neither a pass that ends nor whoever asks for the state waits for an encoder.
+        self._taking = threading.Lock()
+        self._lock = threading.RLock()
         self._config = _Config()
         self._attachments: tuple[Attachment, ...] = ()
         self._series: tuple[Series, ...] = ()
@@ -101,8 +105,8 @@ class LiveMonitor:
         self._recorded = 0
         self._peaks = PeakMemory()
         self._pending: list[tuple[PassReading, datetime]] = []
-        self._asked: float | None = None
-        self._reading_thread: int | None = None
+        self._in_hand: list[tuple[PassReading, datetime]] = []
+        """What is being taken in at this moment."""
         self._cost = MonitoringCost(0, 0.0)
 
     # --- settings ---------------------------------------------------------------------------------------------------
@@ -130,7 +134,7 @@ class LiveMonitor:
         check_bool("enabled", enabled)
         chosen = feature_list(features)
         config = _Config(enabled, chosen, history_size, top_k, sae_id, layer)
-        with self._up_to_date(reads=False):
+        with self._changing():
             matching = self._matching(sae_id, layer, self._attachments)
             if not matching and (enabled or chosen is not None or sae_id is not None or layer is not None):
                 raise self._not_attached(sae_id, layer)
@@ -143,7 +147,7 @@ class LiveMonitor:
     def set_enabled(self, enabled: bool) -> MonitoringState:
         """Turn it on or off and leave the rest as it is. Raises :class:`SaeNotAttached` when nothing can be watched."""
         check_bool("enabled", enabled)
-        with self._up_to_date(reads=False):
+        with self._changing():
             if enabled and not self._series:
                 raise self._not_attached(self._config.sae_id, self._config.layer)
             changed = self._apply(replace(self._config, enabled=enabled), self._attachments)
@@ -158,7 +162,7 @@ class LiveMonitor:
         watched too, unless certain ones were chosen; of chosen features those it has. When nothing that was watched is
         left, the monitor goes off and forgets what was chosen; the history stays.
         """
-        with self._up_to_date(reads=False):
+        with self._changing():
             config = self._config
             kept = {(each.sae_id, each.layer) for each in attachments}
             watched = {(each.attachment.sae_id, each.attachment.layer) for each in self._series}
@@ -198,19 +202,22 @@ class LiveMonitor:
 
     def _finish(self, reading: PassReading) -> None:
         """Every layer of a pass was read: keep it, unless what is watched has changed meanwhile."""
-        event = None
         time_now = self._clock()
         with self._lock:
             if self._watch is not reading.watch:
                 return
             self._pending.append((reading, self._now()))
-            self._reading_thread = threading.get_ident()
-            due = self._last_event is None or time_now - self._last_event >= EVENT_INTERVAL
-            # Who comes again and again finds everything done, and does not make the engine wait for the lock.
-            asked = self._asked is not None and time_now - self._asked < ASKED_LATELY
-            if due or asked or len(self._pending) >= MOST_PASSES or self._pending_values() >= MOST_VALUES:
-                records = self._take_in()
-                event = self._event(records, len(reading.watch.series), time_now) if due else None
+            full = len(self._pending) >= MOST_PASSES or self._pending_values() >= MOST_VALUES
+        due = self._last_event is None or time_now - self._last_event >= EVENT_INTERVAL
+        # While somebody else takes passes in, an event can wait for the next one; room cannot.
+        if not (due or full) or not self._taking.acquire(blocking=full):
+            return
+        try:
+            records = self._take_in()
+            # Nothing where somebody else was first.
+            event = self._event(records, len(reading.watch.series), time_now) if due and records else None
+        finally:
+            self._taking.release()
         if event is not None:
             self._events.publish(event)
 
@@ -218,14 +225,22 @@ class LiveMonitor:
         return sum(reading.values for reading, _ in self._pending)
 
     def _take_in(self) -> list[ActivationRecord]:
-        """Make records and figures of the passes read since the last time; the lock is held."""
-        if not self._pending:
-            return []
+        """Make records and figures of the passes read since the last time, on the thread that has taken ``_taking``."""
+        with self._lock:
+            if not self._pending:
+                return []
+            self._in_hand, self._pending = self._pending, []
+        try:
+            return self._took(*zip(*self._in_hand, strict=True))
+        finally:
+            self._in_hand = []
+
+    def _took(self, readings: tuple[PassReading, ...], times: tuple[datetime, ...]) -> list[ActivationRecord]:
         began = self._stopwatch()
-        readings, times = zip(*self._pending, strict=True)
-        self._pending.clear()
         records = taken_in(readings, times)
-        self._history.extend(records)
+        with self._lock:
+            self._history.extend(records)
+            self._in_hand = []
         self._recorded += len(records)
         self._peaks.add(records)
         spent = sum(reading.seconds for reading in readings) + self._stopwatch() - began
@@ -234,13 +249,31 @@ class LiveMonitor:
         return records
 
     @contextmanager
-    def _up_to_date(self, *, reads: bool = True) -> Iterator[None]:
-        """The lock, with nothing left to be taken in. ``reads``: somebody who may soon come again."""
-        with self._lock:
-            if reads and threading.get_ident() != self._reading_thread:
-                self._asked = self._clock()
+    def _up_to_date(self) -> Iterator[None]:
+        """For somebody who reads: what has ended is taken in, and nothing more is meanwhile."""
+        with self._taking:
             self._take_in()
             yield
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Both locks, for a change of what is watched. What was read before is taken in first, under what was watched
+        then; where that fails (memory is short, and an SAE is to leave for that very reason) it is lost, and the change
+        is made all the same.
+        """
+        with self._taking:
+            self._take_in_or_lose()
+            with self._lock:
+                # Of a pass that has ended since.
+                self._take_in_or_lose()
+                yield
+
+    def _take_in_or_lose(self) -> None:
+        try:
+            self._take_in()
+        except Exception as error:
+            # Without its traceback, which would hold the weights.
+            log.error("the last passes that were read could not be taken in: %s", repr(error))
 
     def _event(self, records: Sequence[ActivationRecord], saes: int, time_now: float) -> ActivationObserved:
         """The newest record of one SAE, the SAEs taking turns."""
@@ -362,7 +395,7 @@ class LiveMonitor:
                 each.clear(since)
             self._cost = MonitoringCost(0, 0.0)
 
-    # --- with the lock held -----------------------------------------------------------------------------------------
+    # --- with both locks held, but `_state` with the second -----------------------------------------------------------
 
     def _apply(self, config: _Config, attachments: tuple[Attachment, ...]) -> bool:
         """Take over what is to be watched; True when listeners should hear of it."""
@@ -403,7 +436,7 @@ class LiveMonitor:
         )
 
     def _records_to_come(self) -> int:
-        return sum(len(reading.rows) * len(reading.watch.series) for reading, _ in self._pending)
+        return sum(len(reading.rows) * len(reading.watch.series) for reading, _ in (*self._pending, *self._in_hand))
 
     def _not_attached(self, sae_id: str | None, layer: int | None) -> SaeNotAttached:
         wanted = [f"'{sae_id}'"] if sae_id is not None else []

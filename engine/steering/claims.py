@@ -56,14 +56,6 @@ class Granted:
         return tuple(sorted(claim.layer for claim in self.claims if claim.composed))
 
 
-@dataclass(frozen=True)
-class Released:
-    """What is to be written: the claims that end, and those of others that have their layer alone again."""
-
-    released: tuple[Claim, ...]
-    no_longer_composed: tuple[Claim, ...] = ()
-
-
 def grant(
     live: Sequence[Claim],
     *,
@@ -91,20 +83,6 @@ def grant(
         claims=tuple(Claim(circuit_id, circuit_name, layer, wanted[layer], layer in shared) for layer in wanted),
         newly_composed=tuple(replace(claim, composed=True) for claim in incumbents if not claim.composed),
     )
-
-
-def release(live: Sequence[Claim], circuit_id: str, *, layers: Iterable[int] | None = None) -> Released:
-    """The end of a circuit's claims, on ``layers`` or on all of them, and what that means for those who stay."""
-    only = None if layers is None else set(layers)
-    ended = [claim for claim in live if claim.circuit_id == circuit_id and (only is None or claim.layer in only)]
-    staying = [claim for claim in live if claim not in ended]
-    freed = {claim.layer for claim in ended}
-    alone = [
-        claim
-        for claim in staying
-        if claim.composed and claim.layer in freed and sum(each.layer == claim.layer for each in staying) == 1
-    ]
-    return Released(tuple(ended), tuple(replace(claim, composed=False) for claim in alone))
 
 
 def is_composed(live: Iterable[Claim], circuit_id: str) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 from engine.documents.binding import Binding, Cause
 from engine.documents.circuit import CircuitDocument
 from engine.steering.errors import SaeSetIncomplete
-from engine.steering.strengths import SteeredSet
+from engine.steering.live import Place
 
 
 class OffenceReason(StrEnum):
@@ -61,21 +61,16 @@ def flatten(document: CircuitDocument) -> FlatCircuit:
     return FlatCircuit(dict(sorted(strengths.items())), tuple(duplicates))
 
 
-def serve(flat: FlatCircuit, bindings: Mapping[int, Binding], intensity: float) -> tuple[SteeredSet, ...]:
-    """What the circuit adds at ``intensity``, one set per layer that adds anything, rising.
+def by_place(flat: FlatCircuit, bindings: Mapping[int, Binding]) -> dict[Place, dict[int, float]]:
+    """Its strengths by the SAE that serves them; ``bindings`` are by layer.
 
-    ``bindings`` are by layer. Raises :class:`SaeSetIncomplete` with every member that cannot be served, and
-    :class:`SteeringInvalid` for an intensity that is not finite.
+    Raises :class:`SaeSetIncomplete` with every member that cannot be served.
     """
     offenders = find_offenders(flat, bindings)
     if offenders:
         raise incomplete(offenders)
-    sets = []
-    for layer, strengths in flat.strengths.items():
-        sae = bindings[layer].sae
-        if sae is not None:
-            sets.append(SteeredSet.of(sae.sae_id, sae.layer, strengths, intensity))
-    return tuple(each for each in sets if not each.is_empty)
+    serving = {layer: bindings[layer].sae for layer in flat.strengths}
+    return {(sae.sae_id, sae.layer): flat.strengths[layer] for layer, sae in serving.items() if sae is not None}
 
 
 def find_offenders(flat: FlatCircuit, bindings: Mapping[int, Binding]) -> list[Offender]:

@@ -84,11 +84,6 @@ class ResolvedSteering:
     admitted: SteeringPlan
     echo: str | None = None
 
-    @property
-    def rung(self) -> int | None:
-        """The evidence rung that may be claimed at admission."""
-        return (self.plan or self.admitted).rung
-
 
 def resolve(
     request: SteeringRequest,

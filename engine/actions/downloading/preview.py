@@ -8,7 +8,7 @@ from typing import Any
 
 from engine.errors import MillmError
 from engine.models.architecture import check_generative_architecture
-from engine.models.checkpoint import DEFAULT_CONTEXT, ConfigFacts, read_config_facts
+from engine.models.checkpoint import DEFAULT_CONTEXT, TEMPLATE_FILES, ConfigFacts, read_config_facts
 from engine.models.hub import MAIN, HubClient, Repository, check_repo_id
 from engine.models.memory import MemoryPlan, plan, plan_of_weights
 from engine.models.quantization import BYTES_PER_VALUE, LEVELS
@@ -83,6 +83,7 @@ class ModelPreview:
     architecture: str | None
     model_type: str | None
     context_length: int | None
+    has_chat_template: bool | None
     params: int | None
     files: tuple[FilePreview, ...]
     total_bytes: int
@@ -100,7 +101,7 @@ def preview(hub: HubClient, repo_id: str, revision: str = MAIN, *, token: str | 
     repository = hub.repository(repo_id, revision, token=token)
     config = _config(hub, repository, token)
     facts = read_config_facts(config or {})
-    whole = has_checkpoint(repository)
+    whole, header = has_checkpoint(repository), repository.gguf
     chosen = checkpoint_files(repository) if whole else []
     weights = sum(file.size for file in chosen if file.path.endswith(".safetensors"))
     params = repository.parameters or _guess(weights, facts)
@@ -120,9 +121,10 @@ def preview(hub: HubClient, repo_id: str, revision: str = MAIN, *, token: str | 
         commit=repository.commit,
         gated=repository.gated,
         pipeline_tag=repository.pipeline_tag,
-        architecture=facts.architecture,
+        architecture=facts.architecture or (header.architecture if header else None),
         model_type=facts.model_type,
-        context_length=facts.context_length or None,
+        context_length=facts.context_length or (header.context_length if header else None),
+        has_chat_template=_has_template(repository),
         params=params,
         files=tuple(FilePreview(file.path, file.size) for file in repository.files),
         total_bytes=sum(file.size for file in repository.files),
@@ -143,6 +145,13 @@ def _config(hub: HubClient, repository: Repository, token: str | None) -> dict[s
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
+
+
+def _has_template(repository: Repository) -> bool | None:
+    """Whether it has a chat template; None where nothing says: tokenizer_config.json may hold one."""
+    if any(repository.file(name) for name in TEMPLATE_FILES):
+        return True
+    return None if repository.gguf is None else repository.gguf.has_chat_template
 
 
 def _problem(repository: Repository, facts: ConfigFacts, config: dict[str, Any] | None, has_gguf: bool) -> str | None:

@@ -19,13 +19,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from engine.actions.saes.errors import InsufficientDisk
 from engine.errors import (
     ChecksumMismatch,
     DataDirectoryUnusable,
     DownloadCancelled,
     DownloadFailed,
     HubUnavailable,
+    InsufficientDisk,
     MillmError,
 )
 from engine.models.hub import HubClient, HubFile, Repository

@@ -1,4 +1,4 @@
-"""A saved comparison as Markdown and as JSON. Pure functions."""
+"""A record as Markdown, as JSON and, of a sweep, as CSV. Pure functions."""
 
 from __future__ import annotations
 
@@ -6,16 +6,35 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
+from engine.actions.experiments.contrasts import KeptContrast, KeptDifference, contrast_of
+from engine.actions.experiments.sweeps import sweep_of
 from engine.actions.experiments.words import report_words
-from engine.library.records import ExperimentRecord
+from engine.actions.sweeping import export as sweeping
+from engine.errors import InvalidParameter
+from engine.library.records import ExperimentRecord, RecordKind
 
 KIND: Final = "millm.comparison"
+KINDS: Final = {kind: f"millm.{kind}" for kind in RecordKind}
+"""What the JSON of a record calls itself."""
 
 
 def as_json(record: ExperimentRecord) -> str:
     """The whole record."""
-    whole = {"kind": KIND, "schema_version": "1", **vars(record), "created_at": record.created_at.isoformat()}
+    given = {**vars(record), "created_at": record.created_at.isoformat()}
+    if record.kind is RecordKind.COMPARISON:
+        # All of a comparison is in its other fields.
+        del given["content"]
+    whole = {"kind": KINDS[record.kind], "schema_version": "1", **{k: v for k, v in given.items() if k != "kind"}}
     return json.dumps(whole, ensure_ascii=False, indent=1) + "\n"
+
+
+def as_csv(record: ExperimentRecord) -> str:
+    """The answers of a sweep, a row for each. Raises :class:`InvalidParameter` for a record of another kind."""
+    if record.kind is not RecordKind.SWEEP:
+        raise InvalidParameter(
+            f"A {record.kind} is no table of answers.", param="format", remedy="Export it as Markdown or JSON."
+        )
+    return sweeping.as_csv(sweep_of(record), record.versions)
 
 
 def steered_words(record: ExperimentRecord) -> str:
@@ -50,6 +69,10 @@ def setting_rows(record: ExperimentRecord) -> list[tuple[str, str]]:
 
 def as_markdown(record: ExperimentRecord) -> str:
     """The record to be read and passed on."""
+    if record.kind is RecordKind.SWEEP:
+        return sweeping.as_markdown(sweep_of(record), record.versions)
+    if record.kind is RecordKind.CONTRAST:
+        return _contrast(record, contrast_of(record))
     parts = [f"# {record.title}", "", "## Prompt", "", _quoted(record.prompt), ""]
     for head, text, details in (
         ("Plain", record.plain, record.plain_details),
@@ -71,6 +94,40 @@ def as_markdown(record: ExperimentRecord) -> str:
         parts += ["", "## Messages before", ""]
         parts += [f"**{turn['role']}**\n\n{_quoted(str(turn['content']))}\n" for turn in earlier]
     return "\n".join(parts).rstrip() + "\n"
+
+
+def contrast_rows(record: ExperimentRecord, found: KeptContrast) -> list[tuple[str, str]]:
+    """What a contrast was made with, for a person."""
+    return [
+        ("Model", record.model),
+        ("SAE", f"{found.sae_id} @ layer {found.layer}"),
+        ("Tokens", f"{found.tokens_a} in A, {found.tokens_b} in B"),
+        ("Left out", f"{found.left_out} that fire at more than {found.density_cap * 100:.3g} % of tokens"),
+        *record.versions.items(),
+        ("Saved", f"{record.created_at:%Y-%m-%d %H:%M} UTC"),
+    ]
+
+
+def _contrast(record: ExperimentRecord, found: KeptContrast) -> str:
+    lines = [f"# {record.title}", "", "| | |", "|---|---|"]
+    lines += [f"| {name} | {_cell(value)} |" for name, value in contrast_rows(record, found)]
+    lines += [
+        "",
+        "Means and shares are over tokens, read unsteered; the score is (difference of means) × (difference of",
+    ]
+    lines += ["shares). That a feature differs does not say that it causes anything."]
+    for head, rows in (("More in A", found.toward_a), ("More in B", found.toward_b)):
+        lines += ["", f"## {head}", "", "| # | label | score | mean | in the other | on | in the other | density |"]
+        lines += ["|--:|---|--:|--:|--:|--:|--:|--:|", *(_difference(each) for each in rows)]
+    for head, texts in (("Texts A", found.texts_a), ("Texts B", found.texts_b)):
+        lines += ["", f"## {head}", "", *(f"- {' '.join(text.split())}" for text in texts)]
+    return "\n".join(lines) + "\n"
+
+
+def _difference(row: KeptDifference) -> str:
+    shares = " | ".join(f"{each * 100:.3g} %" for each in (row.share, row.other_share, row.density))
+    figures = f"{row.score:.3g} | {row.mean:.4g} | {row.other_mean:.4g} | {shares}"
+    return f"| {row.index} | {_cell(row.label or 'no label')} | {figures} |"
 
 
 def _ending(details: Mapping[str, Any]) -> str:

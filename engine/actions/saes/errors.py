@@ -14,9 +14,3 @@ class SaeAlreadyAttached(MillmError):
     """The SAE is attached: at that layer already, or it was to be removed. ``details['layers']`` says where."""
 
     code = "sae_already_attached"
-
-
-class InsufficientDisk(MillmError):
-    """The data directory's disk has no room for a copy; ``details`` hold ``needed_mb`` and ``free_mb``."""
-
-    code = "insufficient_disk"

@@ -7,7 +7,6 @@ folder with a marker stays exactly if its row is there. One without a marker is 
 
 from __future__ import annotations
 
-import errno
 import logging
 import os
 import shutil
@@ -19,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.actions.saes.described import same_sae
-from engine.actions.saes.errors import InsufficientDisk
-from engine.errors import DataDirectoryUnusable, MillmError
+from engine.actions.writing import Writing, copy_file, remove_tree
+from engine.errors import MillmError
 from engine.library.errors import SaeAlreadyExists
 from engine.saes.config import SourceFormat
 from engine.saes.errors import SaeLoadFailed
@@ -57,6 +56,7 @@ class SaeFolder:
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self._writing = Writing(root, "a copy of the SAE")
 
     @contextmanager
     def staged(self, detected: Detected, sae_id: str, digest: str) -> Iterator[Staged]:
@@ -65,16 +65,16 @@ class SaeFolder:
         Raises :class:`InsufficientDisk`, :class:`DataDirectoryUnusable`, and :class:`SaeLoadFailed` when the files
         changed meanwhile or mean something else away from where they lie.
         """
-        with self._translated():
+        with self._writing.translated():
             self.root.mkdir(parents=True, exist_ok=True)
-            self._require_space(detected.size_bytes)
+            self._writing.require_space(detected.size_bytes)
             temporary = Path(tempfile.mkdtemp(prefix=IMPORTING, dir=self.root))
         try:
-            with self._translated():
+            with self._writing.translated():
                 weights = self._copy(detected, temporary, sae_id, digest)
             yield Staged(sae_id, temporary, weights)
         finally:
-            _remove_tree(temporary)
+            remove_tree(temporary)
 
     def put(self, staged: Staged) -> Path:
         """Give a staged copy its final name, marked until :meth:`settle`; returns its weight file.
@@ -82,7 +82,7 @@ class SaeFolder:
         Raises :class:`SaeAlreadyExists` when a folder of that name, in any case, is there.
         """
         self._refuse_taken(staged.sae_id)
-        with self._translated():
+        with self._writing.translated():
             os.replace(staged.temporary / staged.sae_id, self.root / staged.sae_id)
         return self.root / staged.sae_id / staged.weights
 
@@ -92,7 +92,7 @@ class SaeFolder:
         Raises :class:`SaeAlreadyExists` as :meth:`put` does, and :class:`DataDirectoryUnusable`.
         """
         self._refuse_taken(sae_id)
-        with self._translated():
+        with self._writing.translated():
             (folder / MARKER).touch()
             os.replace(folder, self.root / sae_id)
         return self.root / sae_id
@@ -105,7 +105,7 @@ class SaeFolder:
         """The row is about to be removed: from then on the folder goes."""
         folder = self.root / sae_id
         if folder.is_dir():
-            with self._translated():
+            with self._writing.translated():
                 (folder / MARKER).touch()
 
     def discard(self, sae_id: str) -> int:
@@ -119,7 +119,7 @@ class SaeFolder:
             os.replace(folder, gone / sae_id)
         except OSError:
             log.warning("the folder %s could not be removed; it goes at the next start", folder, exc_info=True)
-        _remove_tree(gone)
+        remove_tree(gone)
         return size
 
     def sweep(self, has_row: Callable[[str], bool]) -> list[str]:
@@ -129,7 +129,7 @@ class SaeFolder:
             return removed
         for entry in sorted(self.root.iterdir()):
             if entry.name.startswith((IMPORTING, REMOVED)):
-                _remove_tree(entry)
+                remove_tree(entry)
                 removed.append(entry.name)
             elif (entry / MARKER).is_file():
                 if has_row(entry.name):
@@ -149,10 +149,7 @@ class SaeFolder:
         for source in _files(detected):
             target = stage / source.relative_to(base)
             target.parent.mkdir(parents=True, exist_ok=True)
-            with source.open("rb") as reading, target.open("wb") as writing:
-                shutil.copyfileobj(reading, writing, 1 << 20)
-                writing.flush()
-                os.fsync(writing.fileno())
+            copy_file(source, target)
         home = temporary / sae_id
         weights = _arrange(stage, home, detected, base)
         (home / MARKER).touch()
@@ -174,24 +171,6 @@ class SaeFolder:
                 details={"existing_sae_id": taken},
                 remedy="Give this SAE another id.",
             )
-
-    def _require_space(self, needed: int) -> None:
-        free = shutil.disk_usage(self.root).free
-        if needed > free:
-            raise _no_space(self.root, needed, free)
-
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise _no_space(self.root) from error
-            raise DataDirectoryUnusable(
-                f"The SAE could not be copied to {self.root}: {error.strerror or error}.",
-                details={"path": str(self.root)},
-                remedy="Check that the folder may be written and its disk is well, or import without copying.",
-            ) from error
 
 
 def _base(detected: Detected) -> Path:
@@ -238,25 +217,3 @@ def _arrange(stage: Path, home: Path, detected: Detected, base: Path) -> Path:
         details={"path": str(detected.files[0])},
         remedy="Import it without copying.",
     )
-
-
-def _no_space(root: Path, needed: int | None = None, free: int | None = None) -> InsufficientDisk:
-    figures = {}
-    what = "a copy of the SAE"
-    if needed is not None and free is not None:
-        figures = {"needed_mb": round(needed / 1_000_000, 1), "free_mb": round(free / 1_000_000, 1)}
-        what += f": it takes {figures['needed_mb']:g} MB and {figures['free_mb']:g} MB are free"
-    return InsufficientDisk(
-        f"The disk of {root} has no room for {what}.",
-        details={"path": str(root), **figures},
-        remedy="Free some space, or import without copying.",
-    )
-
-
-def _remove_tree(folder: Path) -> None:
-    try:
-        shutil.rmtree(folder)
-    except FileNotFoundError:
-        return
-    except OSError:
-        log.warning("%s could not be removed; it goes at the next start", folder, exc_info=True)

@@ -6,7 +6,6 @@ leaves nothing behind.
 
 from __future__ import annotations
 
-import logging
 import threading
 from dataclasses import fields, replace
 from pathlib import Path
@@ -28,8 +27,6 @@ from engine.saes.path_facts import l0_from_path, width_from_path
 if TYPE_CHECKING:
     from engine.saes.formats import Detected
     from engine.saes.sae import Sae
-
-log = logging.getLogger(__name__)
 
 _OF_THE_ROW = frozenset({"id", "name", "source", "repository_id", "revision", "status", "copied"})
 """Columns that the download's row has already."""

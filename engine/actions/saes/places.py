@@ -7,10 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 from engine.errors import InvalidParameter
+from engine.files import read_text
 from engine.library.repositories import is_storable
 from engine.models.checkpoint import refuse_system_folder
 from engine.models.names import hub_snapshot
 from engine.saes.ids import check_sae_id, id_from_folder, id_from_hub
+
+COMMIT_BYTES = 1000
+"""A file that names a commit is no longer."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +125,6 @@ def width_label(d_sae: int) -> str:
 
 def _main_commit(snapshot: Path) -> str | None:
     try:
-        return (snapshot.parent.parent / "refs" / "main").read_text(encoding="utf-8").strip()
+        return read_text(snapshot.parent.parent / "refs" / "main", COMMIT_BYTES).strip()
     except (OSError, UnicodeDecodeError):
         return None

@@ -28,7 +28,7 @@ from engine.library.records import CircuitRecord, ProfileRecord, ServingMode
 from engine.steering.claims import grant, is_composed, require_single_slice
 from engine.steering.dial import circuit_setting
 from engine.steering.errors import SaeSetIncomplete, SteeringInvalid
-from engine.steering.flatten import FlatCircuit, find_offenders, flatten, incomplete
+from engine.steering.flatten import FlatCircuit, by_place, find_offenders, flatten, incomplete
 from engine.steering.gate import require_validated
 from engine.steering.hazards import hazards
 from engine.steering.live import Place, ServingCircuit
@@ -69,15 +69,7 @@ class Candidate:
 
     def authored(self) -> dict[Place, dict[int, float]]:
         """Its strengths by the SAE that serves them. Raises :class:`SaeSetIncomplete` with every member in the way."""
-        offenders = find_offenders(self.flat, self.verdict.bindings)
-        if offenders:
-            raise incomplete(offenders)
-        found: dict[Place, dict[int, float]] = {}
-        for layer, strengths in self.flat.strengths.items():
-            sae = self.verdict.bindings[layer].sae
-            if sae is not None:
-                found[sae.sae_id, sae.layer] = strengths
-        return found
+        return by_place(self.flat, self.verdict.bindings)
 
 
 def activate(change: Change, record: CircuitRecord, asked: Asked, *, allow_concurrent: bool) -> ActivatedCircuit:

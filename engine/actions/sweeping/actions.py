@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, field, replace
@@ -47,6 +48,12 @@ from engine.steering.report import RequestLabel, describe
 from engine.steering.resolve import ResolvedSteering
 from engine.steering.strengths import SteeredSet
 
+ROOM_WAIT_S = 600.0
+"""How long a sweep waits while others' requests fill the queue and nothing of its own is under way."""
+
+LOOK_AGAIN_S = 0.1
+"""Seconds after which it looks whether there is room now, and whether it was stopped: neither sends it a message."""
+
 
 @dataclass
 class _Cell:
@@ -57,6 +64,7 @@ class _Cell:
     clamped: int = 0
     prompt_ids: tuple[int, ...] = ()
     handle: RequestHandle | None = None
+    written: bool = False
     rereading: Future[Reread] | None = None
     text: list[str] = field(default_factory=list)
     token_ids: list[int] = field(default_factory=list)
@@ -117,8 +125,9 @@ class SweepActions:
         """Write and measure every cell; blocks until all are done or ``stop`` is set. Rows come prompt by prompt.
 
         ``on_cell`` is called on this thread for each cell as it is done. A cell that fails says why and the others go
-        on. What steers live is neither read nor changed. Raises :class:`ModelNotLoaded` and :class:`SaeNotAttached`
-        before it begins, and :class:`ModelBusy` or :class:`RequestCancelled` when the model or the program goes.
+        on; while the queue is full it waits, :data:`ROOM_WAIT_S` at most. What steers live is neither read nor changed.
+        Raises :class:`ModelNotLoaded` and :class:`SaeNotAttached` before it begins, and :class:`ModelBusy` or
+        :class:`RequestCancelled` when the model or the program goes.
         """
         return _Run(self._rooms, self._generation, settings, base, on_cell, stop or threading.Event()).outcome()
 
@@ -151,6 +160,7 @@ class _Run:
         self._inbox: queue.SimpleQueue[_Ended] = queue.SimpleQueue()
         self._cells: dict[int, _Cell] = {}
         self._done: list[CellResult] = []
+        self._full_since: float | None = None
 
     def outcome(self) -> SweepOutcome:
         waiting = [
@@ -161,11 +171,10 @@ class _Run:
         waiting.reverse()
         try:
             while (waiting or self._cells) and not self._stop.is_set():
-                while waiting and len(self._cells) < self._rooms.settings.MAX_LANES:
-                    if not self._begin(waiting[-1]):
-                        break
+                self._read_again()
+                while waiting and len(self._cells) < self._rooms.settings.MAX_LANES and self._begin(waiting[-1]):
                     waiting.pop()
-                if self._cells:
+                if waiting or self._cells:
                     self._handle_next()
         finally:
             self._leave()
@@ -175,23 +184,31 @@ class _Run:
     # --- one cell ---------------------------------------------------------------------------------------------------
 
     def _begin(self, cell: _Cell) -> bool:
-        """Submit a cell; False when the queue is full and something of ours is under way, so that it can wait."""
+        """Submit a cell; False when the queue is full, so that it waits."""
         try:
             prepared = self._prepared(cell)
             cell.prompt_ids = prepared.prompts[0].token_ids
             self._cells[id(cell)] = cell
             cell.handle = self._generation.submit(prepared, partial(self._on_delta, cell))
-        except QueueFull as error:
-            del self._cells[id(cell)]
-            if self._cells:
-                return False
-            self._tell(cell, error)
         except MillmError as error:
             self._cells.pop(id(cell), None)
-            if isinstance(error, ModelBusy | RequestCancelled):
-                raise
-            self._tell(cell, error)
+            if isinstance(error, QueueFull) and self._may_wait():
+                return False
+            self._fail(cell, error)
+            return True
+        self._full_since = None
         return True
+
+    def _may_wait(self) -> bool:
+        """Whether what the full queue refused is to be tried again. What is under way of this sweep makes room when it
+        ends; that others do is a hope, and a bounded one until something of this sweep is let in again.
+        """
+        if any(not each.written or each.rereading is not None for each in self._cells.values()):
+            return True
+        now = time.monotonic()
+        if self._full_since is None:
+            self._full_since = now
+        return now - self._full_since < ROOM_WAIT_S
 
     def _prepared(self, cell: _Cell) -> PreparedRequest:
         settings = self._settings
@@ -236,34 +253,37 @@ class _Run:
 
     def _handle_next(self) -> None:
         try:
-            # Looked at again now and then: whoever stops the sweep sets an event and sends nothing.
-            ended = self._inbox.get(timeout=0.1)
+            ended = self._inbox.get(timeout=LOOK_AGAIN_S)
         except queue.Empty:
             return
         cell = ended.cell
         if ended.error is not None:
-            del self._cells[id(cell)]
-            if isinstance(ended.error, ModelBusy | RequestCancelled):
-                raise ended.error
-            self._tell(cell, ended.error)
+            self._fail(cell, ended.error)
         elif ended.reread is not None:
             del self._cells[id(cell)]
             self._finish(cell, ended.reread)
-        else:
-            self._reread(cell)
-
-    def _reread(self, cell: _Cell) -> None:
-        if not cell.token_ids:
+        elif not cell.token_ids:
             del self._cells[id(cell)]
             self._finish(cell, Reread(None, None))
-            return
+        else:
+            cell.written = True
+
+    def _read_again(self) -> None:
+        """Have every answer that is written read again, as far as the queue has room."""
+        for cell in [each for each in self._cells.values() if each.written and each.rereading is None]:
+            try:
+                self._reread(cell)
+            except MillmError as error:
+                if isinstance(error, QueueFull) and self._may_wait():
+                    return
+                self._fail(cell, error)
+
+    def _reread(self, cell: _Cell) -> None:
+        """Submit the re-reading of a cell. Raises as :meth:`GenerationService.submit`."""
         ids = (*cell.prompt_ids, *cell.token_ids)
         reading = Rereading(self._rooms, self._loaded, ids, len(cell.prompt_ids), self._steered)
-        try:
-            cell.rereading = submit(self._rooms, reading)
-        except MillmError as error:
-            self._inbox.put(_Ended(cell, error=error))
-            return
+        cell.rereading = submit(self._rooms, reading)
+        self._full_since = None
 
         def read(future: Future[Reread]) -> None:
             try:
@@ -293,7 +313,11 @@ class _Run:
             )
         )
 
-    def _tell(self, cell: _Cell, error: Exception) -> None:
+    def _fail(self, cell: _Cell, error: Exception) -> None:
+        """A cell has no answer and says why; when the model or the program goes, none of them has."""
+        self._cells.pop(id(cell), None)
+        if isinstance(error, ModelBusy | RequestCancelled):
+            raise error
         words = error.one_line() if isinstance(error, MillmError) else str(error)
         self._give(CellResult(cell.prompt, cell.intensity, clamped=cell.clamped, error=words))
 

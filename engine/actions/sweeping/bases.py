@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from engine.actions.saes.rooms import Rooms
@@ -11,8 +10,7 @@ from engine.actions.sweeping.settings import BaseChoice, BaseKind, SweepBase
 from engine.documents.verdicts import judge_circuit
 from engine.errors import InvalidParameter, SaeNotAttached
 from engine.library.records import ProfileKind
-from engine.steering.flatten import find_offenders, flatten, incomplete
-from engine.steering.live import Place
+from engine.steering.flatten import by_place, flatten
 from engine.steering.stored import dial_bounds, read_stored
 from engine.steering.targets import bound_for_request, require_indices
 
@@ -77,15 +75,7 @@ def _circuit(rooms: Rooms, circuit_id: str) -> SweepBase:
     record = require_circuit(rooms.library.circuits, circuit_id)
     document = stored_circuit(record)
     verdict = judge_circuit(document, rooms.desk.state.attached, dial_bounds(rooms.settings))
-    flat = flatten(document)
-    offenders = find_offenders(flat, verdict.bindings)
-    if offenders:
-        raise incomplete(offenders)
-    authored: dict[Place, Mapping[int, float]] = {}
-    for layer, strengths in flat.strengths.items():
-        sae = verdict.bindings[layer].sae
-        if sae is not None:
-            authored[sae.sae_id, sae.layer] = strengths
+    authored = by_place(flatten(document), verdict.bindings)
     return SweepBase(BaseKind.CIRCUIT, record.name, authored, tuple(verdict.warnings))
 
 

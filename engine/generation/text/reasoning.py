@@ -25,14 +25,6 @@ class Piece:
     text: str
 
 
-@dataclass(frozen=True)
-class Split:
-    """A whole text, split. ``reasoning`` is None where there was no evidence of any."""
-
-    content: str
-    reasoning: str | None
-
-
 class _Stage(Enum):
     BEFORE = "before"
     REASONING = "reasoning"
@@ -43,15 +35,6 @@ class _Stage(Enum):
 def prompt_opens_reasoning(prompt: str) -> bool:
     """Whether a rendered prompt ends with an open tag, so that the answer begins inside the reasoning."""
     return prompt.rstrip().endswith(OPEN)
-
-
-def split_reasoning(text: str, *, prompt_opened: bool = False) -> Split:
-    """Split a whole text: exactly what :class:`ReasoningSplitter` gives, put together."""
-    splitter = ReasoningSplitter(prompt_opened=prompt_opened)
-    pieces = splitter.feed(text) + splitter.finish()
-    content = "".join(piece.text for piece in pieces if piece.kind == "content")
-    reasoning = "".join(piece.text for piece in pieces if piece.kind == "reasoning")
-    return Split(content, reasoning if splitter.found else None)
 
 
 class ReasoningSplitter:

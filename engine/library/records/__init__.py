@@ -4,8 +4,8 @@ May import: nothing of ours.
 """
 
 from engine.library.records.circuits import CircuitPage, CircuitRecord, ClaimRecord, NewCircuit, ServingMode
-from engine.library.records.conversations import ConversationRecord, ConversationSummary, StoredMessage
-from engine.library.records.experiments import ExperimentRecord, ExperimentSummary, NewExperiment
+from engine.library.records.conversations import PLAIN_SIDE, ConversationRecord, ConversationSummary, StoredMessage
+from engine.library.records.experiments import ExperimentRecord, ExperimentSummary, NewExperiment, RecordKind
 from engine.library.records.models import EngineKind, ModelRecord, ModelSource, ModelStatus, NewModel
 from engine.library.records.profiles import NewProfile, ProfileKind, ProfileRecord
 from engine.library.records.saes import (
@@ -19,6 +19,7 @@ from engine.library.records.saes import (
 )
 
 __all__ = [
+    "PLAIN_SIDE",
     "AttachItem",
     "AttachSetRecord",
     "CircuitPage",
@@ -40,6 +41,7 @@ __all__ = [
     "NewSae",
     "ProfileKind",
     "ProfileRecord",
+    "RecordKind",
     "SaeRecord",
     "SaeSource",
     "SaeStatus",

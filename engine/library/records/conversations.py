@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
+
+PLAIN_SIDE: Final = "plain"
+"""Where the details of an answer keep the one written beside it in a comparison: ``{"content": …, "details": {…}}``."""
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,8 @@ class ModelRecord:
     """One row of the model shelf. Sizes are in MB (10⁶ bytes); times are UTC.
 
     ``quantization`` is one of FP32, FP16, Q8, Q4, Q2 or None for the checkpoint's own format; ``gguf_label`` is a
-    GGUF's exact tag (``Q4_1``). ``local_path`` is the checkpoint folder or the GGUF file.
+    GGUF's exact tag (``Q4_1``). ``local_path`` is the checkpoint folder or the GGUF file. ``has_chat_template`` is None
+    where nobody has looked yet.
     """
 
     id: int
@@ -53,6 +54,7 @@ class ModelRecord:
     revision: str | None
     pipeline_tag: str | None
     context_length: int | None
+    has_chat_template: bool | None
     disk_size_mb: float | None
     estimated_memory_mb: float | None
     trust_remote_code: bool
@@ -81,6 +83,7 @@ class NewModel:
     revision: str | None = None
     pipeline_tag: str | None = None
     context_length: int | None = None
+    has_chat_template: bool | None = None
     disk_size_mb: float | None = None
     estimated_memory_mb: float | None = None
     trust_remote_code: bool = False

@@ -39,7 +39,7 @@ CircuitRecords = list[CircuitRecord]
 class CircuitRepository:
     """Reads and writes circuits. A missing row is None when asked for and :class:`CircuitNotFound` when changed.
 
-    Only :meth:`set_active`, :meth:`deactivate`, :meth:`deactivate_all` and :meth:`reset_after_restart` say which ones
+    Only :meth:`set_active`, :meth:`deactivate` and :meth:`reset_after_restart` say which ones
     are active.
     """
 
@@ -152,17 +152,6 @@ class CircuitRepository:
             row = require_circuit(session, circuit_id)
             row.is_active, row.serving_mode = False, None
             return release_claims(session, circuit_id)
-
-    def deactivate_all(self) -> CircuitRecords:
-        """Make every circuit inactive and release its layers in one step; returns the active ones as they were."""
-        query = select(CircuitRow).where(CircuitRow.is_active).order_by(CircuitRow.id)
-        with self._sessions.write() as session:
-            rows = list(session.scalars(query))
-            records = [_record(row) for row in rows]
-            for row in rows:
-                row.is_active, row.serving_mode = False, None
-                release_claims(session, row.id)
-            return records
 
     def remove(self, circuit_id: str) -> CircuitRecord:
         """Delete a circuit and release its layers; returns it as it was, ``is_active`` included."""

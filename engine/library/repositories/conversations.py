@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from sqlalchemy import func, or_, select
+from sqlalchemy import case, func, or_, select
 from sqlalchemy.orm import Session, selectinload
 
 from engine.errors import InvalidParameter, NotFound
-from engine.library.records import ConversationRecord, ConversationSummary, StoredMessage
+from engine.library.records import PLAIN_SIDE, ConversationRecord, ConversationSummary, StoredMessage
 from engine.library.repositories import may_exist, storable
 from engine.library.sessions import Sessions, fold
 from engine.library.tables import ConversationRow, MessageRow, utc_now
@@ -45,7 +45,8 @@ class ConversationRepository:
             return None if row is None else _record(row)
 
     def list(self, search: str | None = None) -> Summaries:
-        """Every conversation, last changed first; with ``search``, those whose title or a message holds that text.
+        """Every conversation, last changed first; with ``search``, those whose title or a message holds that text, the
+        plain side of a comparison included.
 
         The search knows no case, in any alphabet, and no wildcards; blank text finds everything.
         """
@@ -60,8 +61,11 @@ class ConversationRepository:
         )
         wanted = fold(storable(search.strip())) if search else ""
         if wanted:
+            # SQLite refuses what is not strictly JSON, as a NaN among the figures would be.
+            details = case((func.json_valid(MessageRow.details) == 1, MessageRow.details))
+            beside = func.json_extract(details, f"$.{PLAIN_SIDE}.content")
             inside = select(MessageRow.conversation_id).where(
-                func.instr(func.millm_fold(MessageRow.content), wanted) > 0
+                or_(*(func.instr(func.millm_fold(text), wanted) > 0 for text in (MessageRow.content, beside)))
             )
             query = query.where(
                 or_(func.instr(func.millm_fold(ConversationRow.title), wanted) > 0, ConversationRow.id.in_(inside))

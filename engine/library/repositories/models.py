@@ -56,16 +56,6 @@ class ModelRepository:
             row = session.scalar(select(ModelRow).where(ModelRow.name == name))
             return None if row is None else _record(row)
 
-    def by_path(self, local_path: str) -> ModelRecord | None:
-        """The first model whose folder or file is exactly ``local_path``, or None."""
-        if not is_storable(local_path):
-            return None
-        with self._sessions.read() as session:
-            row = session.scalar(
-                select(ModelRow).where(ModelRow.local_path == local_path).order_by(ModelRow.id).limit(1)
-            )
-            return None if row is None else _record(row)
-
     def list(self) -> ModelRecords:
         """Every model, newest first."""
         with self._sessions.read() as session:

@@ -1,4 +1,4 @@
-"""Saved comparisons."""
+"""Records: saved comparisons, sweeps and contrasts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from engine.library.tables.base import Base, JsonText, UtcDateTime
 
 
 class ExperimentRow(Base):
-    """A comparison; all of it is in the row, so that nothing done later changes what was seen."""
+    """A record; all of it is in the row, so that nothing done later changes what was seen."""
 
     __tablename__ = "experiments"
     __table_args__ = ({"sqlite_autoincrement": True},)
@@ -30,3 +30,5 @@ class ExperimentRow(Base):
     plain_details: Mapped[dict[str, Any]] = mapped_column(JsonText)
     steered_details: Mapped[dict[str, Any]] = mapped_column(JsonText)
     created_at: Mapped[datetime] = mapped_column(UtcDateTime, index=True)
+    kind: Mapped[str] = mapped_column(Text, server_default="comparison")
+    content: Mapped[dict[str, Any]] = mapped_column(JsonText, server_default="{}")

@@ -36,6 +36,7 @@ class ModelRow(Base):
     revision: Mapped[str | None] = mapped_column(String(100))
     pipeline_tag: Mapped[str | None] = mapped_column(String(64))
     context_length: Mapped[int | None] = mapped_column(Integer)
+    has_chat_template: Mapped[bool | None] = mapped_column(Boolean)
     disk_size_mb: Mapped[float | None] = mapped_column(Float)
     estimated_memory_mb: Mapped[float | None] = mapped_column(Float)
     trust_remote_code: Mapped[bool] = mapped_column(Boolean(name="trust_remote_code", create_constraint=True))

@@ -18,6 +18,7 @@ from engine.errors import EngineUnsupported, GenerationFailed
 from engine.models.backend import LLAMACPP_WORD, Capabilities, KvNeed, KVStore, ModelInfo, RowsRefused
 from engine.models.llamacpp.context import ContextOptions, LlamaContext, NoCells, no_room
 from engine.models.llamacpp.control import ControlVector, grouped
+from engine.models.llamacpp.guard import guarded
 from engine.models.llamacpp.model import LlamaModel
 from engine.models.llamacpp.placement import GgufPlacement
 from engine.models.llamacpp.probe import probe
@@ -62,15 +63,19 @@ class LlamaCppBackend:
 
         Raises :class:`ModelLoadFailed`, :class:`EngineUnsupported`, and whatever ``report`` raises.
         """
-        model = LlamaModel.load(placement.path, placement.gpu_layers, report)
-        try:
-            report(1.0, "Trying out what can be steered")
-            return cls(model, placement)
-        except BaseException:
-            # Contexts that were made go with their last reference, before the weights.
-            gc.collect()
-            model.close()
-            raise
+
+        def load() -> LlamaCppBackend:
+            model = LlamaModel.load(placement.path, placement.gpu_layers, report)
+            try:
+                report(1.0, "Trying out what can be steered")
+                return cls(model, placement)
+            except BaseException:
+                # Contexts that were made go with their last reference, before the weights.
+                gc.collect()
+                model.close()
+                raise
+
+        return guarded(load, placement.path.name)
 
     def _make(self, cells: int, sequences: int, tapped: bool) -> LlamaContext:
         tap = None
@@ -107,14 +112,11 @@ class LlamaCppBackend:
 
     # --- stores -----------------------------------------------------------------------------------------------------
 
-    @property
-    def sequences_in_use(self) -> int:
-        """Sequences of the shared context that hold something."""
-        return self._pool.in_use
-
     def kv_tokens(self, needs: Sequence[KvNeed]) -> int:
-        """Cells of the shared context that are taken; what stands alone has a context of its own."""
-        return sum(need.tokens for need in needs if not need.alone)
+        """Cells of the shared context that are taken; what stands alone has a context of its own, and a copy takes the
+        cells of what it was made from.
+        """
+        return sum(need.tokens for need in needs if not need.alone and not need.copied)
 
     def new_store(self, *, alone: bool = False, tokens: int = 0) -> LlamaStore:
         """An empty store of one row."""
@@ -190,6 +192,10 @@ class LlamaCppBackend:
             logits = self._read_all(stores, prompts, work)
             tap.finish()
         return list(stores), logits
+
+    def logits_at_ends(self, prompts: Sequence[Sequence[int]], work: PassWork | None = None) -> Tensor:
+        """Not offered: llama.cpp promises no bits for a batch, so prompts are read one by one by :meth:`extend`."""
+        raise EngineUnsupported("Prompts of a GGUF model are not scored in one pass.", remedy="Read them one by one.")
 
     def hidden(self, store: KVStore, token_ids: Sequence[int]) -> Tensor:
         """Feed tokens to the one row of ``store``; their states after the final norm, float32 ``[tokens, d_model]``."""

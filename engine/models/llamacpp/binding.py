@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.errors import EngineUnsupported
-from engine.models.llamacpp.availability import REMEDY
+from engine.models.engines import BUILD
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +56,9 @@ def library() -> Any:
         import llama_cpp
     except Exception as error:  # a library that was built for another machine raises OSError or RuntimeError
         raise EngineUnsupported(
-            f"llama.cpp cannot be used: {' '.join(str(error).split())[:300]}", param="model", remedy=REMEDY
+            f"llama.cpp cannot be used: {' '.join(str(error).split())[:300]}",
+            param="model",
+            remedy=f"Compile it for this machine: {BUILD}",
         ) from error
     callback = llama_cpp.llama_log_callback(_words.write)
     llama_cpp.llama_log_set(callback, ctypes.c_void_p(0))
@@ -84,18 +86,17 @@ class Tensors:
     """Reads what a ``ggml_tensor`` is and holds. Addresses are plain integers."""
 
     def __init__(self) -> None:
-        ggml = _ggml_base(Path(library().__file__).parent / "lib")
         for name, result in (
             ("ggml_get_name", ctypes.c_void_p),
             ("ggml_get_data", ctypes.c_void_p),
             ("ggml_nbytes", ctypes.c_size_t),
             ("ggml_is_contiguous", ctypes.c_bool),
         ):
-            function = getattr(ggml, name)
+            function = ggml_function(name)
             function.restype, function.argtypes = result, [ctypes.c_void_p]
             setattr(self, "_" + name, function)
         for name in ("ggml_backend_tensor_get", "ggml_backend_tensor_set"):
-            function = getattr(ggml, name)
+            function = ggml_function(name)
             function.restype = None
             function.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t]
             setattr(self, "_" + name, function)
@@ -130,6 +131,19 @@ class Tensors:
     def write(self, tensor: int, source: int, nbytes: int) -> None:
         """Copy ``nbytes`` from the address ``source`` to its device."""
         self._ggml_backend_tensor_set(tensor, source, 0, nbytes)
+
+
+def ggml_function(name: str) -> Any:
+    """A function of ggml, the library below llama.cpp, in the very copy that llama.cpp uses.
+
+    Its wheel holds the library several times under several names, and each copy has a state of its own. What llama.cpp
+    itself was linked to is found by way of llama.cpp, but for Windows, where there is one copy.
+    """
+    llama = library()
+    try:
+        return getattr(llama.llama_cpp._lib, name)
+    except AttributeError:
+        return getattr(_ggml_base(Path(llama.__file__).parent / "lib"), name)
 
 
 @cache

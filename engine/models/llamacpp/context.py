@@ -128,8 +128,11 @@ class LlamaContext:
         heapq.heappush(self._free, sequence)
 
     def share(self, source: int, target: int, length: int | None = None) -> None:
-        """Let ``target``, which is empty, own the cells of ``source``: all, or those of its first tokens."""
-        library().llama_memory_seq_cp(self._memory, source, target, -1 if length is None else 0, length or -1)
+        """Let ``target``, which is empty, own the cells of ``source``: all, or those of its first ``length`` tokens."""
+        if length == 0:
+            # To the library an end of 0 is no end: it would share everything.
+            return
+        library().llama_memory_seq_cp(self._memory, source, target, 0, -1 if length is None else length)
 
     def copy_from(self, other: LlamaContext, source: int, target: int) -> bool:
         """Copy a sequence of another context of the same model into ``target``; False when there is no room."""

@@ -31,7 +31,6 @@ class LlamaModel:
         self.n_layers = int(llama.llama_model_n_layer(pointer))
         self.d_model = int(llama.llama_model_n_embd(pointer))
         self.d_output = int(llama.llama_model_n_embd_out(pointer))
-        self.context_trained = int(llama.llama_model_n_ctx_train(pointer))
         self.nbytes = int(llama.llama_model_size(pointer))
         self.params = int(llama.llama_model_n_params(pointer))
         self.vocab = llama.llama_model_get_vocab(pointer)

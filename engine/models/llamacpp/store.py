@@ -131,6 +131,8 @@ class Pool:
 
     def mark_spare(self, store: LlamaStore) -> None:
         """``store`` is kept in case it is wanted: it may be emptied when room is short."""
+        # A store that was dropped a moment ago may have had the same id, and an earlier place.
+        self._spare.pop(id(store), None)
         self._spare[id(store)] = weakref.ref(store)
 
     def use(self, store: LlamaStore) -> bool:
@@ -243,9 +245,13 @@ class Pool:
 
     def reclaim(self) -> None:
         """Take back what dropped stores held."""
-        while self._dropped and not self.busy:
+        if self.busy or not self._dropped:
+            return
+        while self._dropped:
             context, sequences, alone = self._dropped.popleft()
             self._take_back(context, sequences, alone)
+        for key in [key for key, reference in self._spare.items() if reference() is None]:
+            del self._spare[key]
 
     def close(self) -> None:
         """Free every context."""

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from engine.actions.downloading.transfer import Cancellation, backoff_seconds
-from engine.actions.saes.errors import InsufficientDisk
 from engine.engine import Engine
 from engine.errors import (
     CheckpointInvalid,
     GatedRepo,
     HubOffline,
     HubUnavailable,
+    InsufficientDisk,
     InvalidHfToken,
     InvalidParameter,
     MillmError,
@@ -415,8 +415,19 @@ def test_preview(engine: Engine, gguf_hub: StandInHub) -> None:
     assert [each.path for each in found.companions] == ["mmproj-tiny-F16.gguf"]
     assert found.has_checkpoint is False and found.download_bytes is None and found.problem is None
     assert found.gguf_quants[0].memory.kv_mb is None  # nothing there says how wide its keys are
+    assert (found.architecture, found.context_length, found.has_chat_template) == (None, None, None)
+    # What the hub itself has read in the header of one of the files.
+    said = {"total": 62_752, "architecture": "llama", "context_length": 2048, "chat_template": "{{ messages }}"}
+    gguf_hub.repos["made/tiny-GGUF"].gguf = said
+    found = engine.models.preview("made/tiny-GGUF")
+    assert (found.params, found.architecture, found.context_length) == (62_752, "llama", 2048)
+    assert found.has_chat_template is True
+    gguf_hub.repos["made/tiny-GGUF"].gguf = {"architecture": 7, "context_length": -1}
+    found = engine.models.preview("made/tiny-GGUF")
+    assert (found.architecture, found.context_length, found.has_chat_template) == (None, None, False)
     gguf_hub.repos[REPO].parameters = 62_752
     whole = engine.models.preview(REPO)
+    assert whole.has_chat_template is True  # by its chat_template.jinja
     assert (whole.architecture, whole.params, whole.context_length) == ("LlamaForCausalLM", 62_752, 2048)
     assert whole.has_checkpoint and whole.problem is None and whole.commit == COMMIT
     assert [each.quantization for each in whole.estimates] == ["FP32", "FP16", "Q8", "Q4", "Q2"]

@@ -112,7 +112,9 @@ def test_a_snapshot_of_the_hub_cache_is_called_by_its_repository(
 
 def test_an_odd_but_good_path(library: Library, bus: EventBus, folder: Path, tmp_path: Path) -> None:
     odd = Path(shutil.copytree(folder, tmp_path / "dätä 100% 東京\u3000 'x'"))
-    assert library.models.by_path(import_local_model(library, bus, odd).local_path or "") is not None
+    record = import_local_model(library, bus, odd)
+    assert record.local_path == str(odd)
+    assert library.models.list() == [record]
 
 
 def test_refused_imports_leave_nothing(library: Library, bus: EventBus, heard: list[Event], folder: Path) -> None:

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from engine.actions.importing import import_local_model
+from engine.actions.importing import import_local_model, look_at_local_model
 from engine.errors import AmbiguousModelName, CheckpointInvalid, InvalidLocalPath, InvalidParameter, ModelAlreadyExists
 from engine.events import EventBus
 from engine.library.database import Library
 from engine.library.records import EngineKind, ModelSource
+from engine.models.gguf_file import inspect_gguf
 from engine.models.names import resolve_name
 from tests.gguf_files import build_gguf
 
@@ -33,6 +34,7 @@ def test_a_file_becomes_a_row(library: Library, bus: EventBus, gguf_file: GgufMa
         str(gguf_file("Q8_0")),
     )
     assert (record.params, record.context_length, record.architecture) == (62_752, 2048, "llama")
+    assert record.has_chat_template is True
     with pytest.raises(ModelAlreadyExists):
         import_local_model(library, bus, gguf_file("Q8_0"), name="other")
 
@@ -82,6 +84,30 @@ def test_a_split_set_by_any_part(library: Library, bus: EventBus, tiny_checkpoin
     assert (record.name, record.local_path, record.gguf_label) == ("tiny:F32", str(first), "F32")
     with pytest.raises(ModelAlreadyExists):
         import_local_model(library, bus, first)
+
+
+def test_a_copy_of_a_split_set_is_whole(library: Library, bus: EventBus, tiny_checkpoint: Path, tmp_path: Path) -> None:
+    first = build_gguf(tiny_checkpoint, tmp_path / "set" / "tiny-F32.gguf", max_tensors=15)
+    record = import_local_model(library, bus, first, copy=True)
+    copied = Path(record.local_path or "")
+    assert copied.parent == library.path.parent / "models" / "tiny-F32"
+    for path in first.parent.iterdir():
+        assert (copied.parent / path.name).read_bytes() == path.read_bytes()
+    assert len(inspect_gguf(copied).files) == 3 == len(list(copied.parent.iterdir()))
+
+
+def test_what_lies_there_is_said_before_it_is_added(
+    library: Library, bus: EventBus, gguf_file: GgufMaker, tiny_checkpoint: Path, tmp_path: Path
+) -> None:
+    plain = build_gguf(tiny_checkpoint, tmp_path / "plain-F32.gguf", chat_template=None)
+    found = look_at_local_model(library, plain)
+    assert (found.row.name, found.row.architecture, found.row.context_length) == ("plain:F32", "llama", 2048)
+    assert (found.row.gguf_label, found.row.has_chat_template, found.files) == ("F32", False, 1)
+    assert found.known_as is None and library.models.list() == []
+    import_local_model(library, bus, gguf_file("Q8_0"), name="mine")
+    assert look_at_local_model(library, gguf_file("Q8_0")).known_as == "mine"
+    checkpoint = look_at_local_model(library, tiny_checkpoint)
+    assert (checkpoint.row.engine, checkpoint.row.has_chat_template) == (EngineKind.TRANSFORMERS, True)
 
 
 def test_a_folder_with_one_gguf_and_with_several(

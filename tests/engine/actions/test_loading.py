@@ -30,8 +30,14 @@ from engine.generation.request import Delta, GenerationRequest, Sampling, TextDe
 from engine.library.records import EngineKind, ModelSource, ModelStatus, NewModel
 from engine.models import devices, transformers_backend
 from engine.models.llamacpp import availability
+from engine.models.shelf import LoadedModel
 from tests.conftest import CheckpointMaker, EngineMaker
 from tests.waiting import wait_until
+
+
+def demanded(engine: Engine, name: str) -> LoadedModel:
+    """The model, loaded as a request has it loaded."""
+    return engine.loader.demand(name).model(120)
 
 
 def text_of(engine: Engine, name: str, prompt: str = "the sea", tokens: int = 8) -> str:
@@ -81,26 +87,35 @@ def test_a_load_reports_progress_and_ends_resident(make_engine: EngineMaker, tin
     assert text_of(engine, "tiny-llama")
 
 
+def test_a_row_of_an_earlier_version_learns_of_the_template_when_it_is_loaded(make_engine: EngineMaker) -> None:
+    engine = make_engine(load=False)
+    (record,) = engine.shelf.list()
+    engine.library.models.update(record.id, has_chat_template=None)
+    assert engine.models.get(record.id).has_chat_template is None
+    engine.loader.load(record.id).result(60)
+    assert engine.shelf.get(record.id).has_chat_template is True
+
+
 def test_loading_the_resident_model_again_gives_it_back(make_engine: EngineMaker) -> None:
     engine = make_engine()
     resident = engine.shelf.resident
     assert resident is not None
     assert engine.loader.load(resident.record.id).result(5) is resident
-    assert engine.loader.ensure("tiny-llama") is resident
+    assert demanded(engine, "tiny-llama") is resident
 
 
 def test_another_model_takes_the_place_of_the_first(make_engine: EngineMaker, checkpoint: CheckpointMaker) -> None:
     engine = make_engine()
     first = text_of(engine, "tiny-llama")
     import_local_model(engine.library, engine.events, checkpoint("gpt2"))
-    engine.loader.ensure("tiny-gpt2")
+    demanded(engine, "tiny-gpt2")
     assert {r.name: r.status for r in engine.shelf.list()} == {
         "tiny-gpt2": ModelStatus.LOADED,
         "tiny-llama": ModelStatus.READY,
     }
     with pytest.raises(ModelNotLoaded):
         text_of(engine, "tiny-llama")
-    engine.loader.ensure("tiny-llama")
+    demanded(engine, "tiny-llama")
     assert text_of(engine, "tiny-llama") == first
 
 
@@ -118,7 +133,7 @@ def test_two_loads_at_once_are_one_load_and_a_refusal(
         engine.loader.load(other.id)
     assert refusal.value.retry_after == 15
     with pytest.raises(ModelBusy):
-        engine.loader.ensure("tiny-gpt2")
+        demanded(engine, "tiny-gpt2")
     gate.open.set()
     assert future.result(60).record.id == record.id
 
@@ -165,7 +180,7 @@ def test_a_corrupt_checkpoint_is_named_and_the_resident_model_stays(
     assert "model.safetensors" in (row.error_message or "")
     assert text_of(engine, "tiny-llama") == expected
     with pytest.raises(CheckpointInvalid, match=r"^Could not load 'cut': "):
-        engine.loader.ensure("cut")
+        demanded(engine, "cut")
 
 
 def test_too_little_memory_is_refused_before_anything_is_unloaded(
@@ -179,7 +194,7 @@ def test_too_little_memory_is_refused_before_anything_is_unloaded(
     assert resident is not None
     object.__setattr__(resident.info, "memory_bytes", 0)
     with pytest.raises(InsufficientMemory, match=r"^Could not load 'tiny-gpt2': ") as refusal:
-        engine.loader.ensure("tiny-gpt2")
+        demanded(engine, "tiny-gpt2")
     assert refusal.value.details["before_loading"] is True
     assert engine.shelf.resident is resident
     assert text_of(engine, "tiny-llama")
@@ -224,7 +239,7 @@ def test_a_locked_model_is_not_pushed_out_by_a_request(make_engine: EngineMaker,
     assert resident is not None
     engine.library.models.update(resident.record.id, locked=True)
     with pytest.raises(ModelLocked, match="tiny-llama"):
-        engine.loader.ensure("tiny-gpt2")
+        demanded(engine, "tiny-gpt2")
     assert engine.shelf.resident is resident
 
 
@@ -247,7 +262,7 @@ def test_a_lock_that_comes_late_leaves_the_other_row_sound(
 def test_unknown_and_unsupported_models(make_engine: EngineMaker, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = make_engine(None)
     with pytest.raises(ModelNotFound):
-        engine.loader.ensure("nobody")
+        demanded(engine, "nobody")
     with pytest.raises(ModelNotFound):
         engine.loader.load(99)
     gguf = engine.library.models.add(

@@ -74,7 +74,6 @@ STEPS: dict[str, Callable[[Library], object]] = {
     "import_circuit": lambda library: library.circuits.add(NewCircuit("a", "{}"), rename=True),
     "claim": lambda library: library.claims.claim(circuit_id(library, "a"), {6: [5], 9: [5]}, composed=True),
     "deactivate_circuit": lambda library: library.circuits.deactivate(circuit_id(library, "a")),
-    "deactivate_circuits": lambda library: library.circuits.deactivate_all(),
     "remove_circuit": lambda library: library.circuits.remove(circuit_id(library, "a")),
 }
 

@@ -164,21 +164,6 @@ def test_deactivating_releases_in_the_same_step(library: Library, circuit: MakeC
     assert [record.name for record in library.circuits.active()] == ["b"]
 
 
-def test_deactivating_all(library: Library, circuit: MakeCircuit) -> None:
-    a, b, _ = circuit("a"), circuit("b"), circuit("c")
-    library.claims.claim(a, {6: [1]})
-    library.claims.claim(b, {6: [2]}, composed=True)
-    library.circuits.set_active(a, ServingMode.FULL)
-    library.circuits.set_active(b, ServingMode.SLICE_FALLBACK)
-    were = library.circuits.deactivate_all()
-    assert {(record.name, record.is_active, record.serving_mode) for record in were} == {
-        ("a", True, ServingMode.FULL),
-        ("b", True, ServingMode.SLICE_FALLBACK),
-    }
-    assert (library.circuits.active(), held(library)) == ([], [])
-    assert library.circuits.deactivate_all() == []
-
-
 def test_removing_a_circuit_releases_its_layers(library: Library, circuit: MakeCircuit) -> None:
     a, b = circuit("a"), circuit("b")
     library.claims.claim(a, {6: [1], 7: [1]})

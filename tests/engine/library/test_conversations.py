@@ -39,6 +39,17 @@ def test_the_list_has_the_last_changed_first_and_counts_messages(library: Librar
     assert [row.title for row in library.conversations.list()] == ["again", "second"]
 
 
+def test_search_looks_into_both_sides_of_a_comparison(library: Library) -> None:
+    beside = {"content": "He said: a Lighthouse.", "details": {"model": "lantern"}}
+    figures: dict[str, object] = {"seconds_total": float("nan")}
+    library.conversations.create("one", "", [USER, StoredMessage("assistant", "The sea.", {"plain": beside})])
+    library.conversations.create("two", "", [USER, StoredMessage("assistant", "A lighthouse keeper.", figures)])
+    library.conversations.create("three", "", [USER, ANSWER])
+    assert [row.title for row in library.conversations.list("lightHOUSE")] == ["two", "one"]
+    # Only what was written is searched, not what is known about it.
+    assert library.conversations.list("lantern") == []
+
+
 @pytest.mark.parametrize(
     ("search", "titles"),
     [

@@ -22,13 +22,6 @@ POINTS = {
     "import_circuit": ["insert circuits"],
     "claim": ["update circuit_claims", "update circuit_claims", "insert circuit_claims"],
     "deactivate_circuit": ["update circuits", "update circuit_claims", "update circuit_claims"],
-    "deactivate_circuits": [
-        "update circuits",
-        "update circuit_claims",
-        "update circuit_claims",
-        "update circuits",
-        "update circuit_claims",
-    ],
     "remove_circuit": ["update circuit_claims", "update circuit_claims", "delete circuits"],
 }
 

@@ -73,8 +73,6 @@ def test_a_taken_place_is_refused_unless_it_is_loaded_in_another_way(library: Li
     assert caught.value.details["existing_model_id"] == first.id
     assert caught.value.param == "local_path"
     library.models.add(new("quantised", local_path="/models/smol", quantization="Q8"))
-    assert library.models.by_path("/models/smol") == first
-    assert library.models.by_path("/models/smo") is None
 
 
 def test_a_name_can_be_changed_but_not_to_a_taken_one(library: Library) -> None:
@@ -152,7 +150,6 @@ def test_ids_that_are_not_there(library: Library, model_id: int) -> None:
 
 def test_names_that_no_database_can_hold_are_simply_not_there(library: Library) -> None:
     assert library.models.by_name("\ud800") is None
-    assert library.models.by_path("/\udcff") is None
 
 
 def test_a_restart_puts_right_what_cannot_be_true(library: Library) -> None:

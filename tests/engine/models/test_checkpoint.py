@@ -17,6 +17,7 @@ import pytest
 from engine.errors import CheckpointInvalid, EngineUnsupported, InvalidParameter, ModelNotGenerative
 from engine.models import checkpoint as module
 from engine.models.checkpoint import inspect_checkpoint
+from tests.pipes import pipe
 
 ROOT = Path(__file__).parents[3]
 CheckpointMaker = Callable[..., Path]
@@ -438,6 +439,16 @@ def test_a_large_tokenizer_is_looked_at_from_both_ends(folder: Path, monkeypatch
     inspect_checkpoint(folder)
     os.truncate(folder / "tokenizer.json", (folder / "tokenizer.json").stat().st_size - 5)
     assert problems(folder) == ["tokenizer.json is cut short or damaged"]
+
+
+@pytest.mark.parametrize("name", ["README.md", "chat_template.jinja", "config.json", "tokenizer.json", "anything"])
+def test_a_pipe_is_not_waited_for(folder: Path, name: str) -> None:
+    (folder / name).unlink(missing_ok=True)
+    pipe(folder / name)
+    assert f"{name} is no ordinary file" in problems(folder)
+    (folder / name).unlink()
+    (folder / name).symlink_to(pipe(folder.parent / "pipe"))
+    assert f"{name} is no ordinary file" in problems(folder)
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="permissions do not bind root")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import struct
 from pathlib import Path
@@ -11,8 +10,9 @@ from typing import Any
 import pytest
 
 from engine.errors import CheckpointInvalid, EngineUnsupported, ModelNotGenerative
-from engine.models.gguf_file import coarse_level, inspect_gguf, label_of, set_of, whole_stem
+from engine.models.gguf_file import coarse_level, inspect_gguf, label_of, set_of, starts_as_gguf, whole_stem
 from tests.gguf_files import build_gguf, quantise
+from tests.pipes import pipe
 
 
 @pytest.fixture(scope="session")
@@ -152,11 +152,9 @@ def text(value: str) -> bytes:
 
 
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
-    if not hasattr(os, "mkfifo"):
-        pytest.skip("this system has no named pipes")
-    os.mkfifo(tmp_path / "pipe.gguf")
-    with pytest.raises(CheckpointInvalid, match="no ordinary file"):
-        inspect_gguf(tmp_path / "pipe.gguf")
+    path = pipe(tmp_path / "pipe.gguf")
+    assert problems(path) == "pipe.gguf is no ordinary file"
+    assert starts_as_gguf(path) is False
 
 
 @pytest.mark.parametrize(
@@ -216,3 +214,40 @@ def test_an_embedding_model_is_known_as_one(tmp_path: Path) -> None:
     data = header(*entries, tensors=1) + text("t") + struct.pack("<IQIQ", 1, 32, 0, 0)
     path.write_bytes(data + bytes(32 + 128))
     assert inspect_gguf(path).pipeline_tag == "feature-extraction"
+
+
+@pytest.mark.parametrize(("kind", "word"), [(24, "I8"), (25, "I16"), (26, "I32"), (27, "I64"), (28, "F64")])
+def test_weights_that_are_no_weights(kind: int, word: str, whole: Path, tmp_path: Path) -> None:
+    data = bytearray(whole.read_bytes())
+    name = b"blk.0.attn_q.weight"
+    # Behind a tensor's name: the number of its dimensions, the dimensions, its format.
+    struct.pack_into("<I", data, data.index(name) + len(name) + 4 + 2 * 8, kind)
+    path = tmp_path / "x.gguf"
+    path.write_bytes(data + bytes(1 << 16))
+    assert f"no model computes with: 'blk.0.attn_q.weight' ({word})" in problems(path)
+
+
+def test_a_vocabulary_of_pieces_spells_every_byte(tmp_path: Path) -> None:
+    def made(tokens: list[str], kind: str = "llama") -> Path:
+        entries: list[Any] = [
+            ("general.architecture", 8, text("llama")),
+            ("llama.block_count", 4, struct.pack("<I", 2)),
+            ("llama.embedding_length", 4, struct.pack("<I", 8)),
+            ("tokenizer.ggml.model", 8, text(kind)),
+            (
+                "tokenizer.ggml.tokens",
+                9,
+                struct.pack("<IQ", 8, len(tokens)) + b"".join(text(token) for token in tokens),
+            ),
+        ]
+        data = header(*entries, tensors=1) + text("t") + struct.pack("<IQIQ", 1, 32, 0, 0)
+        path = tmp_path / "x.gguf"
+        path.write_bytes(data + bytes(32 + 128))
+        return path
+
+    whole = [f"<0x{number:02X}>" for number in range(256)]
+    assert inspect_gguf(made(["<s>", *whole, "the"])).vocab_size == 258
+    # A byte may stand for itself; what only looks alike does not.
+    assert inspect_gguf(made(["\n", *whole[:10], *whole[11:]])).vocab_size == 256
+    assert "no token for 2 of the 256 bytes" in problems(made([*whole[2:], "<0x0a>", "<0x1>", "<0x001>"]))
+    assert inspect_gguf(made(["a", "b"], "gpt2")).vocab_size == 2

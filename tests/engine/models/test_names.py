@@ -39,6 +39,7 @@ def row(
         revision=None,
         pipeline_tag=tag,
         context_length=None,
+        has_chat_template=None,
         disk_size_mb=None,
         estimated_memory_mb=None,
         trust_remote_code=False,

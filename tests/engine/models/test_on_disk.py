@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from engine.models.on_disk import Places, find_models
+from tests.pipes import pipe
 
 COMMIT = "a" * 40
 DIGEST = "b" * 64
@@ -49,6 +50,19 @@ def test_the_hugging_face_cache(places: Places, tiny_checkpoint: Path) -> None:
     # What the library has is said to be there, by whichever path.
     assert [each.on_shelf for each in find_models([str(snapshot)], places)] == [True, False]
     assert [each.on_shelf for each in find_models([os.path.realpath(found[1].path)], places)] == [False, True]
+
+
+def test_what_would_make_a_reader_wait_is_passed_over(places: Places) -> None:
+    snapshot = places.hub[0] / "models--made--tiny" / "snapshots" / COMMIT
+    put(snapshot / "tiny-Q8_0.gguf")
+    pipe(snapshot / "other-Q8_0.gguf")
+    pipe(places.hub[0] / "models--made--tiny" / "refs" / "main")
+    library = places.ollama[0] / "manifests" / "registry.ollama.ai" / "library" / "smol"
+    pipe(library / "latest")
+    layers = [{"mediaType": "application/vnd.ollama.image.model", "digest": f"sha256:{DIGEST}"}]
+    put(library / "135m", json.dumps({"layers": layers}).encode())
+    pipe(places.ollama[0] / "blobs" / f"sha256-{DIGEST}")
+    assert [each.name for each in find_models((), places)] == ["made/tiny:Q8_0"]
 
 
 def test_lm_studio(places: Places) -> None:

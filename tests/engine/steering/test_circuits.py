@@ -13,8 +13,9 @@ from engine.documents.ranges import DialBounds
 from engine.documents.verdicts import judge_circuit
 from engine.library.names import candidate_names
 from engine.steering.errors import SaeSetIncomplete, SteeringInvalid, UnvalidatedCircuit
-from engine.steering.flatten import FlatCircuit, flatten, serve
+from engine.steering.flatten import FlatCircuit, by_place, flatten
 from engine.steering.gate import require_validated
+from engine.steering.live import ServingCircuit
 from engine.steering.slices import first_bound_layer, slice_document
 from engine.steering.strengths import SteeredSet
 from tests.engine.documents.samples import circuit
@@ -30,6 +31,11 @@ def _member(layer: int, *features: tuple[int, float], **changes: Any) -> dict[st
 
 def _bindings(document: CircuitDocument, *attached: AttachedSae) -> Any:
     return judge_circuit(document, attached, DialBounds()).bindings
+
+
+def served(flat: FlatCircuit, bindings: Any, intensity: float) -> tuple[SteeredSet, ...]:
+    """What a circuit adds that serves in full."""
+    return ServingCircuit("circ_1", "Circuit", by_place(flat, bindings), intensity, rung=None).steered()
 
 
 def test_flatten() -> None:
@@ -50,25 +56,25 @@ def test_the_first_of_a_feature_counts_and_the_sign_gives_direction() -> None:
 def test_serving_scales_every_layer_from_the_authored_strengths() -> None:
     document = read_circuit(circuit())
     flat, bindings = flatten(document), _bindings(document, SIX, ELEVEN)
-    assert serve(flat, bindings, 2.0) == (
+    assert served(flat, bindings, 2.0) == (
         SteeredSet("sae_a", 6, ((17, 18.0),)),
         SteeredSet("sae_b", 11, ((40, 10.0), (41, -4.0))),
     )
-    assert serve(flat, bindings, 0.0) == ()
+    assert served(flat, bindings, 0.0) == ()
     with pytest.raises(SteeringInvalid):
-        serve(flat, bindings, float("nan"))
+        served(flat, bindings, float("nan"))
 
 
 def test_serving_clamps_and_leaves_out_layers_that_add_nothing() -> None:
     document = read_circuit(circuit(members=[_member(6, (1, 150.0)), _member(11, (2, 0.0))], edges=[]))
-    served = serve(flatten(document), _bindings(document, SIX, ELEVEN), 1.5)
-    assert served == (SteeredSet("sae_a", 6, ((1, 200.0),), clamped=1),)
+    sets = served(flatten(document), _bindings(document, SIX, ELEVEN), 1.5)
+    assert sets == (SteeredSet("sae_a", 6, ((1, 200.0),), clamped=1),)
 
 
 def test_a_substitute_serves_under_its_own_id() -> None:
     document = read_circuit(circuit())
     other = AttachedSae("other", 11, 8192, 2048)
-    assert [each.sae_id for each in serve(flatten(document), _bindings(document, SIX, other), 1.0)] == [
+    assert [each.sae_id for each in served(flatten(document), _bindings(document, SIX, other), 1.0)] == [
         "sae_a",
         "other",
     ]
@@ -87,7 +93,7 @@ def test_every_member_that_cannot_be_served_is_named() -> None:
         AttachedSae("y", 9, 9, 4),
     ]
     with pytest.raises(SaeSetIncomplete) as caught:
-        serve(flatten(document), _bindings(document, *attached), 0.0)
+        served(flatten(document), _bindings(document, *attached), 0.0)
     assert caught.value.details["offenders"] == [
         {"feature_idx": 50, "layer": 1, "sae_id": "s", "reason": "index_out_of_bounds"},
         {"feature_idx": 1, "layer": 2, "sae_id": "s", "reason": "feature_count_mismatch"},

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from engine.steering.claims import Claim, Granted, Released, grant, is_composed, release, require_single_slice
+from engine.steering.claims import Claim, Granted, grant, is_composed, require_single_slice
 from engine.steering.errors import CircuitLayerContention
 
 
@@ -102,31 +102,6 @@ def test_a_third_circuit_on_a_shared_layer() -> None:
     assert _grant(live, {6: [17]}, concurrent=True, overlap=True) == Granted((_claim("a", 6, 17, composed=True),))
 
 
-def test_the_last_on_a_layer_is_composed_no_more() -> None:
-    live = [_claim("a", 6, 17, composed=True), _claim("a", 11, 40), _claim("b", 6, 1, composed=True)]
-    assert release(live, "a") == Released(
-        (_claim("a", 6, 17, composed=True), _claim("a", 11, 40)), (_claim("b", 6, 1),)
-    )
-
-
-def test_two_who_stay_are_still_composed() -> None:
-    live = [_claim(circuit, 6, key, composed=True) for key, circuit in enumerate("abc")]
-    assert release(live, "a") == Released((live[0],))
-
-
-def test_one_layer_may_be_released_alone() -> None:
-    live = [_claim("a", 6, 17, composed=True), _claim("a", 11, 40, composed=True)]
-    live += [_claim("b", 6, 1, composed=True), _claim("b", 11, 1, composed=True)]
-    assert release(live, "a", layers=[11]) == Released((live[1],), (_claim("b", 11, 1),))
-    assert release(live, "x") == Released(())
-
-
-def test_after_a_release_the_layer_is_free() -> None:
-    live = [_claim("b", 6, 17)]
-    gone = release(live, "b").released
-    assert _grant([claim for claim in live if claim not in gone], {6: [17]}).claims == (_claim("a", 6, 17),)
-
-
 def test_a_circuit_is_composed_if_any_layer_is() -> None:
     live = [_claim("a", 6, 1), _claim("a", 11, 2, composed=True), _claim("b", 9, 3)]
     assert is_composed(live, "a") and not is_composed(live, "b") and not is_composed(live, "x")
@@ -150,8 +125,3 @@ def test_one_slice_serves_at_a_time() -> None:
     assert caught.value.details["reason"] == "slice_fallback_is_single_active"
     assert caught.value.details["overridable"] is False
     assert caught.value.details["incumbent"] == {"id": "b", "name": "B"}
-
-
-def test_a_release_leaves_the_flags_of_other_layers_alone() -> None:
-    live = [_claim("a", 6, 1), _claim("b", 9, 1, composed=True)]
-    assert release(live, "a") == Released((live[0],))

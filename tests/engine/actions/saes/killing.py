@@ -122,7 +122,8 @@ def start(data: Path, model: Path | None) -> tuple[Engine, SaeActions]:
     saes = actions_on(engine)
     if model is not None:
         engine.start()
-        found = library.models.by_path(str(model)) or import_local_model(library, engine.events, model)
+        known = library.models.list()
+        found = known[0] if known else import_local_model(library, engine.events, model)
         engine.loader.load(found.id).result(120)
     return engine, saes
 

@@ -15,9 +15,10 @@ import pytest
 import torch
 
 from engine.actions.saes import SaeActions, files
-from engine.actions.saes.errors import InsufficientDisk, SaeAlreadyAttached
+from engine.actions.saes.errors import SaeAlreadyAttached
+from engine.actions.writing import copy_file
 from engine.engine import Engine
-from engine.errors import DataDirectoryUnusable, InsufficientMemory, InvalidParameter, MillmError
+from engine.errors import DataDirectoryUnusable, InsufficientDisk, InsufficientMemory, InvalidParameter, MillmError
 from engine.events import SaesChanged
 from engine.library.errors import SaeAlreadyExists, SaeNotFound
 from engine.library.records import NewSae, SaeSource, SaeStatus
@@ -366,14 +367,13 @@ def test_files_that_change_while_they_are_copied(
     engine: Engine, saes: SaeActions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = make_sae(tmp_path / "a")
-    copy = shutil.copyfileobj
 
-    def meddle(reading: object, writing: object, length: int) -> None:
+    def meddle(source: Path, target: Path) -> None:
         config = json.loads((folder / "cfg.json").read_text())
         (folder / "cfg.json").write_text(json.dumps({**config, "touched": True}))
-        copy(reading, writing, length)  # type: ignore[arg-type]
+        copy_file(source, target)
 
-    monkeypatch.setattr(files.shutil, "copyfileobj", meddle)
+    monkeypatch.setattr(files, "copy_file", meddle)
     with pytest.raises(SaeLoadFailed, match="changed while"):
         saes.import_local(folder, copy=True)
     assert copies(engine) == [] and saes.list() == []

@@ -7,7 +7,8 @@ import io
 import json
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,13 +17,17 @@ import pytest
 import torch
 
 from engine.actions.saes.reading import ReadPlace
+from engine.actions.saes.reading import submit as submit_reading
+from engine.actions.sweeping import actions
 from engine.actions.sweeping.export import as_csv, as_markdown
 from engine.actions.sweeping.rereading import GivesAllLogits, Reread, Rereading, Steered
+from engine.actions.sweeping.runs import SweepRun
 from engine.actions.sweeping.settings import BaseKind, CellResult, SweepBase, SweepSettings
 from engine.documents.errors import ClusterNotFound
 from engine.engine import Engine
-from engine.errors import InvalidParameter, ModelNotLoaded, SaeNotAttached
-from engine.generation.request import ChatInput, Delta, GenerationRequest, Message, Sampling, TextDelta
+from engine.errors import InvalidParameter, ModelNotLoaded, QueueFull, SaeNotAttached
+from engine.generation.lane import RequestHandle
+from engine.generation.request import ChatInput, Delta, GenerationRequest, Message, Sampling, TextDelta, TextInput
 from engine.library.errors import CircuitNotFound, ProfileNotFound
 from engine.models.backend import Backend
 from engine.steering.request import SteeringRequest
@@ -169,6 +174,122 @@ def test_it_can_be_stopped(engine: Engine) -> None:
     outcome = engine.sweeps.run(settings, BASE, on_cell, stop)
     assert not outcome.complete and len(outcome.cells) == 1
     wait_until(lambda: engine.generation.stats().queue_pending == 0, "what was under way to end")
+
+
+class Crowded:
+    """An engine with one lane and one place to wait, and what becomes of a sweep's attempts to get in."""
+
+    def __init__(self, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.engine = engine
+        self.refused: list[str] = []
+        self._handles: list[RequestHandle] = []
+        self._patch = monkeypatch
+        monkeypatch.setattr(engine.generation, "submit", self._told("answer", engine.generation.submit))
+        monkeypatch.setattr("engine.actions.sweeping.actions.submit", self._told("re-reading", submit_reading))
+
+    def _told(self, what: str, real: Callable[..., Any]) -> Callable[..., Any]:
+        def submit(*args: Any) -> Any:
+            try:
+                return real(*args)
+            except QueueFull:
+                self.refused.append(what)
+                raise
+
+        return submit
+
+    def fill(self) -> None:
+        """Two endless answers: one has the lane, or will have it, and one the place behind it."""
+        request = GenerationRequest(
+            "tiny-llama", TextInput(("the sea",)), sampling=Sampling(temperature=0.0, ignore_eos=True), max_tokens=2000
+        )
+        for _ in range(2):
+            prepared = self.engine.generation.prepare(request)
+            self._handles.append(self.engine.generation.submit(prepared, lambda delta: None))
+
+    def empty(self) -> None:
+        while self._handles:
+            self._handles.pop().cancel()
+
+    def wait_refused(self, what: str, times: int) -> None:
+        wait_until(lambda: self.refused.count(what) >= times, f"{times} refusals")
+
+    @contextmanager
+    def standing(self) -> Iterator[None]:
+        """The engine thread does nothing meanwhile: who has filled the queue stays."""
+        go_on = threading.Event()
+        job = self.engine._thread.run(lambda: go_on.wait(60))
+        try:
+            yield
+        finally:
+            go_on.set()
+            job.result(60)
+
+
+@pytest.fixture
+def crowded(make_engine: EngineMaker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Crowded:
+    return Crowded(ready(make_engine(MAX_LANES=1, MAX_PENDING_REQUESTS=1), tmp_path), monkeypatch)
+
+
+SMALL = SweepSettings(("the sea",), (0.0, 1.0), max_tokens=4)
+
+
+def test_it_waits_for_room_in_a_full_queue(crowded: Crowded) -> None:
+    with crowded.standing():
+        crowded.fill()
+        run = crowded.engine.sweeps.start(SMALL, BASE)
+        crowded.wait_refused("answer", 2)
+        assert crowded.engine.sweeps.runs.get(run.id).cells == ()
+        crowded.empty()
+    ended = ended_sweep(crowded.engine, run.id)
+    assert (ended.state.value, [cell.error for cell in ended.cells]) == ("complete", [None, None])
+
+
+def test_an_answer_waits_for_room_to_be_read_again(crowded: Crowded, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The queue fills between an answer's end and its re-reading, which would have cost the answer."""
+    run: list[str] = []
+    with ExitStack() as held:
+        told = actions.submit
+
+        def filled_first(*args: Any) -> Any:
+            if not crowded.refused:
+                held.enter_context(crowded.standing())
+                crowded.fill()
+            return told(*args)
+
+        monkeypatch.setattr(actions, "submit", filled_first)
+        run.append(crowded.engine.sweeps.start(SweepSettings(("the sea",), (1.0,), max_tokens=4), BASE).id)
+        crowded.wait_refused("re-reading", 2)
+        crowded.empty()
+    ended = ended_sweep(crowded.engine, run[0])
+    (cell,) = ended.cells
+    assert (cell.error, cell.tokens) == (None, 4)
+    assert cell.loss is not None
+
+
+def test_a_sweep_that_waits_for_room_can_be_cancelled(crowded: Crowded) -> None:
+    with crowded.standing():
+        crowded.fill()
+        run = crowded.engine.sweeps.start(SMALL, BASE)
+        crowded.wait_refused("answer", 1)
+        crowded.engine.sweeps.runs.cancel(run.id)
+        ended = ended_sweep(crowded.engine, run.id)
+        assert (ended.state.value, ended.cells) == ("cancelled", ())
+        crowded.empty()
+
+
+def test_the_wait_for_room_is_bounded(crowded: Crowded, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(actions, "ROOM_WAIT_S", 0.0)
+    with crowded.standing():
+        crowded.fill()
+        ended = ended_sweep(crowded.engine, crowded.engine.sweeps.start(SMALL, BASE).id)
+        assert ended.state.value == "complete"
+        assert ["The queue is full" in str(cell.error) for cell in ended.cells] == [True, True]
+        crowded.empty()
+
+
+def ended_sweep(engine: Engine, sweep_id: str) -> SweepRun:
+    wait_until(lambda: engine.sweeps.runs.get(sweep_id).ended_at is not None, "the sweep's end")
+    return engine.sweeps.runs.get(sweep_id)
 
 
 def test_what_can_be_swept(engine: Engine, make_engine: EngineMaker) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import weakref
 
 import pytest
 import torch
@@ -22,16 +23,16 @@ class Nobody:
 
 
 def test_a_store_that_nobody_holds_is_empty_at_once(backend: LlamaCppBackend) -> None:
-    before = backend.sequences_in_use
+    before = backend._pool.in_use
     store = backend.new_store()
     backend.extend(store, IDS)
     batch = backend.new_batch()
     backend.join(batch, store)
-    assert backend.sequences_in_use == before + 2
+    assert backend._pool.in_use == before + 2
     del store
-    assert backend.sequences_in_use == before + 1
+    assert backend._pool.in_use == before + 1
     backend.leave(batch, 0)
-    assert backend.sequences_in_use == before
+    assert backend._pool.in_use == before
 
 
 def test_a_shared_beginning_is_read_once(backend: LlamaCppBackend) -> None:
@@ -43,6 +44,63 @@ def test_a_shared_beginning_is_read_once(backend: LlamaCppBackend) -> None:
     assert torch.allclose(backend.extend(fork, IDS[4:]), plain, atol=1e-5)
     assert store.lengths == [7]
     assert torch.allclose(backend.extend(store, [5]), backend.extend(backend.new_store(), [*IDS, 5]), atol=1e-5)
+
+
+def test_a_spare_copy_that_nobody_holds_is_forgotten(backend: LlamaCppBackend) -> None:
+    store = backend.new_store()
+    backend.extend(store, IDS)
+    copies = [backend.fork(store, 0, 4 + number % 3) for number in range(4)]
+    kept = copies[2]
+    gone = weakref.ref(copies[0])
+    assert len(backend._pool._spare) == 4
+    # While a pass is computed nothing is taken back, and the book is put right with the next store.
+    with backend._computing():
+        copies.clear()
+        assert gone() is None
+        assert len(backend._pool._spare) == 4
+    backend.new_store()
+    assert [reference() for reference in backend._pool._spare.values()] == [kept]
+    assert kept is not None and kept.lengths == [6]
+    for _ in range(20):
+        assert backend.fork(store, 0, 5) is not None
+    assert len(backend._pool._spare) <= 2
+    del kept
+    backend.new_store()
+    assert not backend._pool._spare
+
+
+def test_a_spare_copy_made_last_is_emptied_last(backend: LlamaCppBackend) -> None:
+    """Whatever id it has: one that was dropped may have had the same."""
+    store = backend.new_store()
+    backend.extend(store, IDS)
+    first, second = backend.fork(store, 0, 4), backend.fork(store, 0, 5)
+    assert first is not None and second is not None
+    pool = backend._pool
+    pool._spare[id(second)] = pool._spare.pop(id(second))
+    pool._spare.move_to_end(id(second), last=False)
+    pool.mark_spare(second)
+    assert pool.make_room()
+    assert (first.lengths, second.lengths) == ([], [5])
+
+
+def test_nothing_of_a_past_may_be_shared(backend: LlamaCppBackend) -> None:
+    store = backend.new_store()
+    plain = backend.extend(store, IDS)
+    context = store.context
+    assert context is not None
+    target = context.take()
+    assert target is not None
+    try:
+        context.share(store.sequences[0], target, 0)
+        assert (context.length(target), context.length(store.sequences[0])) == (0, 7)
+        context.share(store.sequences[0], target, 4)
+        assert context.length(target) == 4
+    finally:
+        context.give_back(target)
+    # A copy of none of it begins anew.
+    fork = backend.fork(store, 0, 0)
+    assert fork is not None and fork.lengths == [0]
+    assert torch.allclose(backend.extend(fork, IDS), plain, atol=1e-5)
 
 
 def test_the_same_bytes_again_whoever_else_is_there(backend: LlamaCppBackend) -> None:
