@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+import re
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 from quart import Quart, Response, has_request_context, request, websocket
 from quart.wrappers import Response as QuartResponse
@@ -29,6 +32,10 @@ log = logging.getLogger(__name__)
 
 EXTENSION = "millm"
 
+Asgi = Callable[[dict[str, Any], Any, Any], Awaitable[None]]
+
+_SLASHES = re.compile("//+")
+
 
 def create_app(engine: Engine, settings: ServerSettings, requests: RequestLog | None = None) -> Quart:
     """The ASGI application over ``engine``. Its :class:`ServerContext` is in ``app.extensions["millm"]``.
@@ -42,7 +49,7 @@ def create_app(engine: Engine, settings: ServerSettings, requests: RequestLog | 
     # The default cuts any answer after a minute. How long an answer may take is the client's business.
     app.config["RESPONSE_TIMEOUT"] = None
     exchanges = Exchanges(app.asgi_app, requests)
-    app.asgi_app = exchanges  # type: ignore[method-assign, assignment]
+    app.asgi_app = _single_slashes(exchanges)  # type: ignore[method-assign, assignment]
     context = ServerContext(engine, settings, exchanges)
     app.extensions[EXTENSION] = context
     _add_guards(app, settings)
@@ -60,6 +67,22 @@ def context_of(app: Quart) -> ServerContext:
     context = app.extensions[EXTENSION]
     assert isinstance(context, ServerContext)
     return context
+
+
+def _single_slashes(asgi: Asgi) -> Asgi:
+    """``asgi`` behind a door that takes several slashes of a path for one.
+
+    A base URL that ends with a slash is joined to paths that begin with one, and not every client follows the redirect
+    that the framework would answer with.
+    """
+
+    async def door(scope: dict[str, Any], receive: Any, send: Any) -> None:
+        # A target that is a whole URL, as proxies get it, is the framework's to take apart.
+        if scope.get("path", "").startswith("/"):
+            scope = {**scope, "path": _SLASHES.sub("/", scope["path"])}
+        await asgi(scope, receive, send)
+
+    return door
 
 
 def _add_guards(app: Quart, settings: ServerSettings) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from codecs import BOM_UTF8
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -96,10 +97,11 @@ def parse_object(raw: bytes) -> dict[str, Any]:
     """The JSON object in ``raw``; of a key that comes twice, the last value counts.
 
     NaN and Infinity pass here so that the field holding one can be named; call :func:`refuse_non_json_numbers`
-    afterwards. Nesting is bounded by the parser at 200 levels.
+    afterwards. Nesting is bounded by the parser at 200 levels. A byte order mark, which Windows' tools put before text,
+    is passed over.
     """
     try:
-        value = from_json(raw, allow_inf_nan=True)
+        value = from_json(raw.removeprefix(BOM_UTF8), allow_inf_nan=True)
     except ValueError as error:
         raise InvalidParameter(f"The request's body is not valid JSON: {error}.") from None
     if not isinstance(value, dict):
@@ -111,7 +113,7 @@ def refuse_non_json_numbers(raw: bytes) -> None:
     """Refuse a body whose only fault is a NaN or Infinity in a place no field's own check covers."""
     if b"NaN" in raw or b"Infinity" in raw:
         try:
-            from_json(raw, allow_inf_nan=False)
+            from_json(raw.removeprefix(BOM_UTF8), allow_inf_nan=False)
         except ValueError as error:
             raise InvalidParameter(f"The request's body is not valid JSON: {error}.") from None
 

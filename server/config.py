@@ -17,4 +17,7 @@ class ServerSettings(BaseModel):
         description="Host names answered on a loopback bind; guards against DNS rebinding.",
     )
     MAX_BODY_BYTES: int = Field(32 * 1024 * 1024, ge=1024, description="Largest request body.")
+    IGNORE_OFFERED_TOOLS: bool = Field(
+        False, description="Answer a chat that offers tools without them, instead of refusing it; the header says so."
+    )
     IGNORED_FIELDS_HEADER_MAX_BYTES: int = Field(1024, ge=64, description="Longest X-miLLM-Ignored-Fields value.")

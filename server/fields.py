@@ -188,7 +188,12 @@ TABLE: Mapping[str, Rule] = MappingProxyType(
         "steering_intensity": _STEERING,
         "return_sae_activations": _TEXT_ONLY,
         # tools
-        "tools": _everywhere(Use.REFUSED, neutral=([],)),
+        "tools": _everywhere(
+            Use.REFUSED,
+            neutral=([],),
+            remedy="Leave them out (in Open WebUI: set Function Calling to Legacy), or switch on IGNORE_OFFERED_TOOLS "
+            "in the settings, and chats that offer tools are answered without them.",
+        ),
         "tool_choice": _everywhere(Use.REFUSED, neutral=("auto", "none")),
         "functions": _both(Use.REFUSED, neutral=([],)),
         "function_call": _both(Use.REFUSED, neutral=("auto", "none")),
@@ -218,8 +223,23 @@ _PART_KEYS = frozenset({"type", "text"})
 _STREAM_OPTION_KEYS = frozenset({"include_usage", "continuous_usage_stats"})
 
 
+def offered_tools(endpoint: Endpoint, body: Body) -> frozenset[str]:
+    """The fields that merely offer a chat tools, which an answer may leave alone; none where one has to be called."""
+    choices = (body.get("tool_choice"), body.get("function_call"))
+    if endpoint is not Endpoint.CHAT or any(choice not in (None, "auto", "none") for choice in choices):
+        return frozenset()
+    return frozenset(name for name in ("tools", "functions") if isinstance(body.get(name), list) and body[name])
+
+
 def judge(
-    endpoint: Endpoint, body: Body, declared: frozenset[str], unused: Sequence[str], *, model: str, engine: str
+    endpoint: Endpoint,
+    body: Body,
+    declared: frozenset[str],
+    unused: Sequence[str],
+    *,
+    model: str,
+    engine: str,
+    passed_over: frozenset[str] = frozenset(),
 ) -> tuple[str, ...]:
     """Locations of the fields nobody uses, in order, each once.
 
@@ -229,17 +249,18 @@ def judge(
             would otherwise be dropped in silence.
         unused: Declared fields this very request has no use for.
         model, engine: Named in the refusal.
+        passed_over: Fields of this request that are reported although the table refuses them.
 
     Raises :class:`FieldNotHonoured` for the first field that would change the text and cannot, listing the others.
     """
     refused = [
         name
         for name, value in body.items()
-        if value is not None and _is_refused(endpoint, engine, name, value, body, declared)
+        if value is not None and name not in passed_over and _is_refused(endpoint, engine, name, value, body, declared)
     ]
     if refused:
         raise _refusal(endpoint, refused, model=model, engine=engine)
-    return tuple(dict.fromkeys(_unused_locations(endpoint, engine, body, unused)))
+    return tuple(dict.fromkeys(_unused_locations(endpoint, engine, body, unused, passed_over)))
 
 
 def refuse_unused(locations: Sequence[str]) -> None:
@@ -281,7 +302,9 @@ def _refusal(endpoint: Endpoint, refused: list[str], *, model: str, engine: str)
     return FieldNotHonoured(message, param=first, details={"fields": refused}, remedy=remedy)
 
 
-def _unused_locations(endpoint: Endpoint, engine: str, body: Body, unused: Sequence[str]) -> list[str]:
+def _unused_locations(
+    endpoint: Endpoint, engine: str, body: Body, unused: Sequence[str], passed_over: frozenset[str]
+) -> list[str]:
     """Top-level fields in body order (with unknown stream options in their place), fields that this engine or this very
     request has no use for, then message fields.
     """
@@ -292,7 +315,7 @@ def _unused_locations(endpoint: Endpoint, engine: str, body: Body, unused: Seque
         if value is None or (name == "chat_template_kwargs" and value == ""):
             # An empty text of template variables is null.
             continue
-        if rule is None or rule.use(endpoint) is Use.REPORTED:
+        if rule is None or name in passed_over or rule.use(endpoint) is Use.REPORTED:
             found.append(name)
         elif name == "stream_options" and "stream_options" not in unused:
             found.extend(f"stream_options.{key}" for key in _extra_keys(value, _STREAM_OPTION_KEYS))

@@ -70,6 +70,9 @@ What happens to a field, for a model in transformers' format and for a GGUF mode
 Under *but* stands when something else happens to it. `null` asks for nothing anywhere, and so do the values under *asks
 for nothing*. A field that no row names is reported. *Scoring* is a request with `allowed_token_ids`, or with `logprobs`
 and an output cap of 1: it reads one token and writes none.
+
+With the setting `IGNORE_OFFERED_TOOLS` the `tools` and `functions` that a chat offers are reported instead of refused,
+unless the request insists that one is called.
 """
 
 

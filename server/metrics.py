@@ -6,6 +6,7 @@ prompt, of an answer or of a person. ``docs/metrics.md`` lists every metric, and
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterable, Iterator
 
@@ -36,6 +37,7 @@ UNMATCHED = "unmatched"
 OTHER_METHOD = "OTHER"
 OPENMETRICS = "application/openmetrics-text"
 
+_WEIGHT = re.compile(r"0(\.\d{0,3})?|1(\.0{0,3})?", re.ASCII)
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "WEBSOCKET"})
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, float("inf"))
 _LOAD_SECONDS = (0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, float("inf"))
@@ -132,10 +134,10 @@ class Metrics:
         self._unobserve()
 
     def text(self, accept: str) -> tuple[bytes, str]:
-        """All metrics as text, and its content type; OpenMetrics where ``accept`` asks for it. Reads the machine: not
-        on the loop.
+        """All metrics as text, and its content type; OpenMetrics where ``accept`` prefers it. Reads the machine: not on
+        the loop.
         """
-        if OPENMETRICS in accept.lower():
+        if prefers_openmetrics(accept):
             return openmetrics.generate_latest(self._registry), openmetrics.CONTENT_TYPE_LATEST
         return generate_latest(self._registry), CONTENT_TYPE_PLAIN_0_0_4
 
@@ -189,6 +191,22 @@ class Metrics:
                 self._unloads.inc()
             case SteeringUpdated():
                 self._plans.inc()
+
+
+def prefers_openmetrics(accept: str) -> bool:
+    """Whether an ``Accept`` header names OpenMetrics and does not like plain text better.
+
+    Any version is answered with the one we write, whose number the answer states: a scraper goes by that. The library's
+    own choice fails on a version that is no number. A weight that is none counts as 1.
+    """
+    weights: dict[str, float] = {}
+    for part in accept.lower().split(","):
+        kind, *parameters = (each.strip() for each in part.split(";"))
+        found = [each.removeprefix("q=").strip() for each in parameters if each.startswith("q=")]
+        weight = float(found[0]) if found and _WEIGHT.fullmatch(found[0]) else 1.0
+        weights[kind] = max(weight, weights.get(kind, 0.0))
+    wanted = weights.get(OPENMETRICS, 0.0)
+    return wanted > 0 and wanted >= weights.get("text/plain", 0.0)
 
 
 class _State(Collector):

@@ -6,7 +6,6 @@ No text of a prompt or an answer and no value of a field is kept, only where fie
 
 from __future__ import annotations
 
-import logging
 import re
 import threading
 import time
@@ -18,8 +17,6 @@ from typing import Any
 
 from engine.events import RequestRecorded
 from engine.generation.request import Delta, RequestFailed, RequestFinished, TextDelta
-
-log = logging.getLogger(__name__)
 
 LIMIT = 500
 """Requests that are remembered."""

@@ -1,9 +1,9 @@
 """Recognises what chat clients ask for beside the conversation: titles, tags, follow-up questions and the like.
 
 Open WebUI sends such tasks to the same model, as an ordinary chat with the task as its only message. Their wording is
-the one its ``config.py`` carries (templates headed ``### Task:``); a client that says so in ``metadata.task`` is
-believed first. Other clients' title prompts are recognised by their usual wording. Nothing but the kind leaves this
-module.
+the one its ``config.py`` carries (templates headed ``### Task:``), last compared with version 0.12.4. A client that
+says so in ``metadata.task`` is believed first. Other clients' title prompts are recognised by their usual wording.
+Nothing but the kind leaves this module.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-TITLE, TAGS, FOLLOW_UP, QUERY, IMAGE_PROMPT, AUTOCOMPLETE, EMOJI, TOOLS, MERGE, OTHER = (
+TITLE, TAGS, FOLLOW_UP, QUERY, IMAGE_PROMPT, AUTOCOMPLETE, EMOJI, TOOLS, MERGE, SUMMARY, OTHER = (
     "title",
     "tags",
     "follow-up",
@@ -22,6 +22,7 @@ TITLE, TAGS, FOLLOW_UP, QUERY, IMAGE_PROMPT, AUTOCOMPLETE, EMOJI, TOOLS, MERGE, 
     "emoji",
     "tool choice",
     "merge",
+    "summary",
     "helper task",
 )
 """The kinds, as they are shown."""
@@ -43,10 +44,11 @@ _HEAD = "### task:"
 _HEADED = (
     (re.compile(r"generate a concise.{0,60}\btitle\b"), TITLE),
     (re.compile(r"generate .{0,20}\bbroad tags\b"), TAGS),
-    (re.compile(r"\bfollow-?up questions?\b"), FOLLOW_UP),
+    (re.compile(r"\bfollow-?up questions?\b|\bmessages this user might naturally send next\b"), FOLLOW_UP),
     (re.compile(r"\bgenerating search quer|\bgenerate .{0,40}search quer"), QUERY),
     (re.compile(r"\bprompt for an? image generation\b|\bprompt for am image generation\b"), IMAGE_PROMPT),
     (re.compile(r"\bautocompletion system\b"), AUTOCOMPLETE),
+    (re.compile(r"^ summarize the conversation history\b"), SUMMARY),
 )
 """What follows the head of a task, in its first sentence."""
 

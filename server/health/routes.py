@@ -71,7 +71,7 @@ def register(app: Quart, context: ServerContext) -> None:
 
 def _metrics(app: Quart, context: ServerContext) -> None:
     async def text() -> Response:
-        accept = request.headers.get("Accept", "")
+        accept = ",".join(request.headers.getlist("Accept"))
         payload, content_type = await context.manage(lambda: context.metrics.text(accept))
         return Response(payload, 200, content_type=content_type)
 

@@ -7,18 +7,19 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 from quart import Quart, Response
 
+from engine.actions.steering.circuit_results import DialledCircuit
 from engine.actions.steering.circuits import MAX_PAGE
 from engine.documents.evidence import TOP_RUNG
 from server.context import ServerContext
 from server.management import answers
-from server.management.envelope import bare, success
+from server.management.alike import AlikeRoutes
+from server.management.envelope import success
 from server.management.validation import (
     MAX_INDEX,
     Body,
     NoQuery,
     Query,
     read_document,
-    read_json,
     read_nothing,
     read_query,
 )
@@ -64,6 +65,22 @@ def register(app: Quart, context: ServerContext) -> None:
     """Add the routes to ``app``."""
     actions = context.engine.circuits
 
+    def turn(asked: CircuitDialBody, circuit_id: str | None = None) -> DialledCircuit:
+        return actions.set_intensity(
+            asked.intensity,
+            reapply=asked.reapply,
+            acknowledge_unvalidated=asked.acknowledge_unvalidated,
+            circuit_id=circuit_id,
+        )
+
+    alike = AlikeRoutes(app, context, "circuit", actions)
+    alike.one(answers.CircuitAnswer)
+    alike.delete(answers.DeletedCircuitAnswer, errors=(404, 409))
+    alike.deactivate(answers.DeactivatedCircuitAnswer)
+    alike.export()
+    alike.active_dial(CircuitDialBody, answers.DialledCircuitAnswer, turn)
+    alike.dial(CircuitDialBody, answers.DialledCircuitAnswer, lambda key, asked: turn(asked, key))
+
     @app.get("/api/circuits")
     @describe("List circuits, newest first.", query=_List, data=answers.CircuitsAnswer)
     async def circuits() -> Response:
@@ -107,82 +124,9 @@ def register(app: Quart, context: ServerContext) -> None:
         raw = await read_document(context)
         return success(await context.manage(lambda: actions.import_document(raw, on_conflict=on_conflict)))
 
-    @app.put("/api/circuits/active/intensity")
-    @describe(
-        "Set the serving circuit's dial.",
-        query=NoQuery,
-        body=CircuitDialBody,
-        data=answers.DialledCircuitAnswer,
-        errors=(400, 404, 409),
-    )
-    async def set_circuit_intensity() -> Response:
-        read_query(NoQuery)
-        asked = await read_json(context, CircuitDialBody)
-        return success(
-            await context.manage(
-                lambda: actions.set_intensity(
-                    asked.intensity,
-                    reapply=asked.reapply,
-                    acknowledge_unvalidated=asked.acknowledge_unvalidated,
-                )
-            )
-        )
-
-    @app.put("/api/circuits/<circuit_id>/intensity")
-    @describe(
-        "Set a circuit's dial.",
-        query=NoQuery,
-        body=CircuitDialBody,
-        data=answers.DialledCircuitAnswer,
-        errors=(400, 404, 409),
-    )
-    async def set_intensity_of_one(circuit_id: str) -> Response:
-        read_query(NoQuery)
-        asked = await read_json(context, CircuitDialBody)
-        return success(
-            await context.manage(
-                lambda: actions.set_intensity(
-                    asked.intensity,
-                    reapply=asked.reapply,
-                    acknowledge_unvalidated=asked.acknowledge_unvalidated,
-                    circuit_id=circuit_id,
-                )
-            )
-        )
-
-    @app.get("/api/circuits/<circuit_id>")
-    @describe("One circuit.", query=NoQuery, data=answers.CircuitAnswer, errors=(404,))
-    async def circuit(circuit_id: str) -> Response:
-        read_query(NoQuery)
-        return success(await context.quick(lambda: actions.get(circuit_id)))
-
-    @app.delete("/api/circuits/<circuit_id>")
-    @describe(
-        "Delete a circuit; a serving one is stopped first.",
-        query=NoQuery,
-        data=answers.DeletedCircuitAnswer,
-        errors=(404, 409),
-    )
-    async def delete_circuit(circuit_id: str) -> Response:
-        read_query(NoQuery)
-        return success(await context.manage(lambda: actions.delete(circuit_id)))
-
     @app.post("/api/circuits/<circuit_id>/activate")
     @describe("Serve a circuit.", query=_Activate, data=answers.ActivatedCircuitAnswer, errors=(400, 404, 409))
     async def activate_circuit(circuit_id: str) -> Response:
         asked = read_query(_Activate)
         await read_nothing(context)
         return success(await context.manage(lambda: actions.activate(circuit_id, **dict(asked))))
-
-    @app.post("/api/circuits/<circuit_id>/deactivate")
-    @describe("Stop serving a circuit.", query=NoQuery, data=answers.DeactivatedCircuitAnswer, errors=(404, 409))
-    async def deactivate_circuit(circuit_id: str) -> Response:
-        read_query(NoQuery)
-        await read_nothing(context)
-        return success(await context.manage(lambda: actions.deactivate(circuit_id)))
-
-    @app.get("/api/circuits/<circuit_id>/export")
-    @describe("The author's document, as it came.", query=NoQuery, answer=dict[str, Any], errors=(404,))
-    async def export_circuit(circuit_id: str) -> Response:
-        read_query(NoQuery)
-        return bare(await context.quick(lambda: actions.export(circuit_id)))

@@ -1,4 +1,4 @@
-"""``/api/experiments``: saved comparisons of a plain and a steered answer, the window's Records."""
+"""``/api/experiments``: the window's Records. Comparisons of a plain and a steered answer, sweeps, contrasts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, ConfigDict, Field, JsonValue, model_validator
 from quart import Quart, Response
 
-from engine.actions.experiments.export import KIND, as_json, as_markdown
+from engine.actions.experiments.export import KIND, KINDS, as_csv, as_json, as_markdown
 from engine.actions.experiments.words import NO_CLAIM
 from engine.documents.evidence import TOP_RUNG, rung_language
 from engine.library.records import ExperimentRecord, NewExperiment
@@ -98,7 +98,10 @@ class KeptEvidence(Body):
 
 
 class ExperimentBody(Body):
-    """A comparison to keep. An export can be sent back as it is; it gets an id and a time of its own."""
+    """A record to keep. An export can be sent back as it is; it gets an id and a time of its own.
+
+    ``content`` is for sweeps and contrasts, as their exports hold it; ``settings`` are then theirs.
+    """
 
     title: Line
     model: Line
@@ -111,10 +114,17 @@ class ExperimentBody(Body):
     versions: Annotated[dict[str, str], Field(default_factory=dict, max_length=MOST_VERSIONS)]
     plain_details: Annotated[dict[str, JsonValue], Field(default_factory=dict)]
     steered_details: Annotated[dict[str, JsonValue], Field(default_factory=dict)]
-    kind: Literal["millm.comparison"] = KIND
+    content: Annotated[dict[str, JsonValue], Field(default_factory=dict)]
+    kind: Literal["millm.comparison", "millm.sweep", "millm.contrast"] = KIND
     schema_version: Literal["1"] = "1"
     id: int | None = None
     created_at: str | None = None
+
+    @model_validator(mode="after")
+    def _check_content(self) -> ExperimentBody:
+        if self.kind == KIND and self.content:
+            raise ValueError("a comparison has no content beside its fields")
+        return self
 
     def new(self) -> NewExperiment:
         """As the library takes it."""
@@ -132,6 +142,8 @@ class ExperimentBody(Body):
             self.versions,
             self.plain_details,
             self.steered_details,
+            next(kind for kind, name in KINDS.items() if name == self.kind),
+            self.content,
         )
 
 
@@ -146,7 +158,7 @@ class _Search(Query):
 
 
 class _ExportQuery(Query):
-    format: Literal["markdown", "json"] = "markdown"
+    format: Literal["markdown", "json", "csv"] = "markdown"
 
 
 def register(app: Quart, context: ServerContext) -> None:
@@ -154,28 +166,28 @@ def register(app: Quart, context: ServerContext) -> None:
     experiments = context.engine.experiments
 
     @app.get("/api/experiments")
-    @describe("List saved comparisons, newest first.", query=_Search, data=answers.ExperimentsAnswer)
+    @describe("List the records, newest first.", query=_Search, data=answers.ExperimentsAnswer)
     async def list_experiments() -> Response:
         search = read_query(_Search).search
         found = await context.quick(lambda: experiments.list(search))
         return success({"experiments": found, "total": len(found)})
 
     @app.post("/api/experiments")
-    @describe("Keep a comparison.", query=NoQuery, body=ExperimentBody, data=ExperimentRecord, status=201)
+    @describe("Keep a record.", query=NoQuery, body=ExperimentBody, data=ExperimentRecord, status=201)
     async def keep_experiment() -> Response:
         read_query(NoQuery)
         asked = await read_json(context, ExperimentBody)
         return success(await context.manage(lambda: experiments.add(asked.new())), 201)
 
     @app.get("/api/experiments/<int:experiment_id>")
-    @describe("One saved comparison.", query=NoQuery, data=ExperimentRecord, errors=(404,))
+    @describe("One record.", query=NoQuery, data=ExperimentRecord, errors=(404,))
     async def one_experiment(experiment_id: int) -> Response:
         read_query(NoQuery)
         return success(await context.quick(lambda: experiments.get(experiment_id)))
 
     @app.patch("/api/experiments/<int:experiment_id>")
     @describe(
-        "Give a saved comparison another title.",
+        "Give a record another title.",
         query=NoQuery,
         body=RenameExperimentBody,
         data=ExperimentRecord,
@@ -187,7 +199,7 @@ def register(app: Quart, context: ServerContext) -> None:
         return success(await context.manage(lambda: experiments.rename(experiment_id, title)))
 
     @app.delete("/api/experiments/<int:experiment_id>")
-    @describe("Delete a saved comparison.", query=NoQuery, data=answers.DeletedExperimentAnswer, errors=(404,))
+    @describe("Delete a record.", query=NoQuery, data=answers.DeletedExperimentAnswer, errors=(404,))
     async def delete_experiment(experiment_id: int) -> Response:
         read_query(NoQuery)
         gone = await context.manage(lambda: experiments.remove(experiment_id))
@@ -195,10 +207,10 @@ def register(app: Quart, context: ServerContext) -> None:
 
     @app.get("/api/experiments/<int:experiment_id>/export")
     @describe(
-        "A saved comparison as Markdown, or as JSON, bare.",
+        "A record as Markdown, as JSON, bare, or a sweep as CSV.",
         query=_ExportQuery,
         answer=dict[str, Any],
-        also_as=("text/markdown",),
+        also_as=("text/markdown", "text/csv"),
         errors=(404,),
     )
     async def export_experiment(experiment_id: int) -> Response:
@@ -206,4 +218,6 @@ def register(app: Quart, context: ServerContext) -> None:
         record = await context.quick(lambda: experiments.get(experiment_id))
         if kind == "json":
             return Response(as_json(record), 200, content_type="application/json")
+        if kind == "csv":
+            return Response(as_csv(record), 200, content_type="text/csv; charset=utf-8")
         return Response(as_markdown(record), 200, content_type="text/markdown; charset=utf-8")

@@ -227,18 +227,18 @@ class SweepChoicesAnswer(TypedDict):
     choices: list[SweepChoiceAnswer]
 
 
-# --- saved comparisons ------------------------------------------------------------------------------------------------
+# --- records ----------------------------------------------------------------------------------------------------------
 
 
 class ExperimentsAnswer(TypedDict):
-    """Saved comparisons, newest first."""
+    """The records, newest first."""
 
     experiments: list[ExperimentSummary]
     total: int
 
 
 class DeletedExperimentAnswer(TypedDict):
-    """A saved comparison that is gone."""
+    """A record that is gone."""
 
     id: int
     deleted: bool

@@ -151,7 +151,7 @@ def register(app: Quart, context: ServerContext) -> None:
     @describe("What reading along has cost.", query=NoQuery, data=looking_answers.CostAnswer)
     async def monitoring_cost() -> Response:
         read_query(NoQuery)
-        cost = monitor.cost()
+        cost = await context.quick(monitor.cost)
         return success(
             {
                 "enabled": monitor.state().enabled,

@@ -11,6 +11,7 @@ from engine.errors import InvalidParameter
 from engine.library.records import ProfileKind
 from server.context import ServerContext
 from server.management import answers
+from server.management.alike import AlikeRoutes
 from server.management.envelope import success
 from server.management.validation import (
     Body,
@@ -95,6 +96,14 @@ class _ImportQuery(Query):
 def register(app: Quart, context: ServerContext) -> None:
     """Add the routes to ``app``."""
     actions = context.engine.profiles
+    alike = AlikeRoutes(app, context, "profile", actions)
+    alike.one(answers.ProfileAnswer)
+    alike.delete(answers.DeletedAnswer)
+    alike.dial(
+        ProfileDialBody,
+        answers.DialledClusterAnswer,
+        lambda key, asked: actions.set_intensity(key, asked.intensity, reapply=asked.reapply),
+    )
 
     @app.get("/api/profiles")
     @describe("List profiles; clusters are among them.", query=_List, data=answers.ProfilesAnswer)
@@ -146,12 +155,6 @@ def register(app: Quart, context: ServerContext) -> None:
         raw = await read_document(context)
         return success(await context.manage(lambda: actions.import_document(raw, on_conflict=on_conflict)))
 
-    @app.get("/api/profiles/<profile_id>")
-    @describe("One profile.", query=NoQuery, data=answers.ProfileAnswer, errors=(404,))
-    async def profile(profile_id: str) -> Response:
-        read_query(NoQuery)
-        return success(await context.quick(lambda: actions.get(profile_id)))
-
     @app.route("/api/profiles/<profile_id>", methods=["PATCH", "PUT"])
     @describe(
         "Change fields of a profile.",
@@ -167,17 +170,6 @@ def register(app: Quart, context: ServerContext) -> None:
         if not changes:
             raise InvalidParameter("There is nothing to change.", remedy="Send at least one field.")
         return success(await context.manage(lambda: actions.update(profile_id, changes)))
-
-    @app.delete("/api/profiles/<profile_id>")
-    @describe(
-        "Delete a profile; an active one is deactivated first.",
-        query=NoQuery,
-        data=answers.DeletedAnswer,
-        errors=(404,),
-    )
-    async def delete_profile(profile_id: str) -> Response:
-        read_query(NoQuery)
-        return success(await context.manage(lambda: actions.delete(profile_id)))
 
     @app.post("/api/profiles/<profile_id>/activate")
     @describe(
@@ -199,21 +191,6 @@ def register(app: Quart, context: ServerContext) -> None:
         clear = read_query(_Deactivate).clear_steering
         await read_nothing(context)
         return success(await context.manage(lambda: actions.deactivate(profile_id, clear_steering=clear)))
-
-    @app.put("/api/profiles/<profile_id>/intensity")
-    @describe(
-        "Set a profile's dial.",
-        query=NoQuery,
-        body=ProfileDialBody,
-        data=answers.DialledClusterAnswer,
-        errors=(400, 404, 409),
-    )
-    async def set_profile_intensity(profile_id: str) -> Response:
-        read_query(NoQuery)
-        asked = await read_json(context, ProfileDialBody)
-        return success(
-            await context.manage(lambda: actions.set_intensity(profile_id, asked.intensity, reapply=asked.reapply))
-        )
 
     @app.get("/api/profiles/<profile_id>/export")
     @describe("A profile as a document.", query=NoQuery, data=dict[str, Any], errors=(400, 404))

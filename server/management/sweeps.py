@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 from quart import Quart, Response
 
+from engine.actions.experiments.sweeps import record_of_sweep
 from engine.actions.sweeping.export import as_csv, as_markdown
 from engine.actions.sweeping.measures import topic_words
 from engine.actions.sweeping.runs import SweepRun
@@ -22,6 +23,7 @@ from engine.actions.sweeping.settings import (
 from engine.documents.ranges import GREATEST_INTENSITY, LEAST_INTENSITY
 from engine.errors import InvalidParameter
 from engine.generation.request import MAX_SEED
+from engine.library.records import ExperimentRecord
 from server.context import ServerContext, version
 from server.errors import api_envelope
 from server.management import looking_answers as answers
@@ -147,6 +149,24 @@ def register(app: Quart, context: ServerContext) -> None:
         read_query(NoQuery)
         await read_nothing(context)
         return success(_summary(await context.quick(lambda: sweeps.runs.cancel(sweep_id))))
+
+    @app.post("/api/sweeps/<sweep_id>/keep")
+    @describe(
+        "Keep a sweep as a record, as far as it has come.",
+        query=NoQuery,
+        data=ExperimentRecord,
+        status=201,
+        errors=(404,),
+    )
+    async def keep_sweep(sweep_id: str) -> Response:
+        read_query(NoQuery)
+        await read_nothing(context)
+
+        def keep() -> ExperimentRecord:
+            outcome = sweeps.runs.get(sweep_id).outcome()
+            return context.engine.experiments.add(record_of_sweep(outcome, {PROGRAM: version()}))
+
+        return success(await context.manage(keep), 201)
 
     @app.delete("/api/sweeps/<sweep_id>")
     @describe(

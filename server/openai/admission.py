@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
+from contextlib import nullcontext
 from typing import Any, TypeVar
 
 from quart import request
@@ -52,7 +53,15 @@ def apply_policy(
     strict = headers.strict_flag(request.headers.getlist(headers.STRICT))
     if endpoint is not Endpoint.EMBEDDINGS:
         check_generative(record)
-    found = fields.judge(endpoint, body, declared, unused, model=record.name, engine=record.engine.value)
+    found = fields.judge(
+        endpoint,
+        body,
+        declared,
+        unused,
+        model=record.name,
+        engine=record.engine.value,
+        passed_over=fields.offered_tools(endpoint, body) if context.settings.IGNORE_OFFERED_TOOLS else frozenset(),
+    )
     notes.ignored_fields = found
     if strict:
         fields.refuse_unused(found)
@@ -108,37 +117,40 @@ def _refuse_later_headers() -> None:
 
 
 async def on_resident(context: ServerContext, model: str, prepare: Callable[[], Awaitable[T]]) -> T:
-    """Load ``model`` where needed, then ``prepare`` the request for it."""
+    """Load ``model`` where needed, then ``prepare`` the request for it.
+
+    Who waits for a load has a place in the queue until the request is prepared. Its caller submits it at once, before
+    anything else of the loop runs, so nobody who came later is in that place.
+
+    Raises :class:`QueueFull` before anything is loaded, and what the load raises.
+    """
     for attempt in range(LOAD_ATTEMPTS):
         resident = context.engine.shelf.resident
-        if resident is None or resident.record.name != model:
-            await _loaded(context, model)
-        try:
-            return await prepare()
-        except ModelNotLoaded:
-            # Another request had its own model loaded between the two steps.
-            if attempt == LOAD_ATTEMPTS - 1:
-                raise
+        there = resident is not None and resident.record.name == model
+        with nullcontext() if there else context.engine.generation.waiting_for_load():
+            if not there:
+                await _loaded(context, model)
+            try:
+                return await prepare()
+            except ModelNotLoaded:
+                # Another request had its own model loaded between the two steps.
+                if attempt == LOAD_ATTEMPTS - 1:
+                    raise
     raise AssertionError("the loop above returns or raises")
 
 
 async def _loaded(context: ServerContext, model: str) -> None:
-    """Wait until ``model`` is resident. The wait takes a place in the queue and no thread, and ends when the client
-    leaves; the load goes on.
-
-    Raises :class:`QueueFull` before anything is loaded, and what the load raises.
-    """
+    """Wait until ``model`` is resident. The wait takes no thread, and ends when the client leaves; the load goes on."""
     timeout = context.engine.settings.MODEL_LOAD_TIMEOUT
-    with context.engine.generation.waiting_for_load():
-        demand = await context.quick(lambda: context.engine.loader.demand(model))
-        loading = asyncio.wrap_future(demand.loading)
-        try:
-            if not await current_exchange().ready(loading, timeout):
-                raise demand.still_loading(timeout)
-        finally:
-            loading.cancel()
-        # It is done, one way or another: this tells which.
-        demand.model(0)
+    demand = await context.quick(lambda: context.engine.loader.demand(model))
+    loading = asyncio.wrap_future(demand.loading)
+    try:
+        if not await current_exchange().ready(loading, timeout):
+            raise demand.still_loading(timeout)
+    finally:
+        loading.cancel()
+    # It is done, one way or another: this tells which.
+    demand.model(0)
 
 
 async def result_of(reading: Future[T]) -> T:

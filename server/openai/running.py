@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 
 from engine.errors import MillmError
 from engine.generation.request import ChoiceFinished, Delta, RequestFailed, RequestFinished, Started, TextDelta
 from engine.generation.service import GenerationService, PreparedRequest
 from server.exchanges import Exchange
+from server.openai.post import Post
 
 Piece = TextDelta | ChoiceFinished | RequestFinished
 """What follows the start."""
@@ -32,15 +34,16 @@ class Running:
 
     def __init__(self, service: GenerationService, prepared: PreparedRequest, exchange: Exchange) -> None:
         self._exchange = exchange
-        self._queue: asyncio.Queue[Delta] = asyncio.Queue()
-        self._pending: asyncio.Task[Delta] | None = None
-        self._handle = service.submit(prepared, self._sink(asyncio.get_running_loop()))
+        self._loop = asyncio.get_running_loop()
+        self._arrived: deque[Delta] = deque()
+        self._waiter: asyncio.Future[None] | None = None
+        self._handle = service.submit(prepared, self._sink(Post.of(self._loop)))
         exchange.on_close(self.close)
 
     @property
     def behind(self) -> bool:
         """Whether more deltas wait already: the client reads more slowly than the model writes."""
-        return not self._queue.empty()
+        return bool(self._arrived)
 
     async def started(self) -> Started:
         """Wait until it leaves the queue. Raises :class:`GenerationInterrupted`, :class:`ServerStopping`."""
@@ -59,34 +62,39 @@ class Running:
     def close(self) -> None:
         """Let go of it. Harmless when it has ended."""
         self._handle.cancel()
-        if self._pending is not None:
-            self._pending.cancel()
+        if self._waiter is not None:
+            self._waiter.cancel()
 
     async def _next(self, patience: float | None) -> Delta | None:
         self._exchange.check()
-        if self._pending is None and self.behind:
+        if self.behind:
             # Without a pause a long backlog would keep the loop from noticing that the client has left.
             await asyncio.sleep(0)
-            delta = self._queue.get_nowait()
         else:
-            # The read outlives a timeout, so that no delta falls between two of them.
-            if self._pending is None:
-                self._pending = asyncio.ensure_future(self._queue.get())
-            if not await self._exchange.ready(self._pending, patience):
-                return None
-            delta = self._pending.result()
-            self._pending = None
+            self._waiter = self._loop.create_future()
+            try:
+                if not await self._exchange.ready(self._waiter, patience):
+                    return None
+                self._waiter.result()
+            finally:
+                self._waiter = None
+        delta = self._arrived.popleft()
         if isinstance(delta, RequestFailed):
             raise GenerationInterrupted(delta.error)
         return delta
 
-    def _sink(self, loop: asyncio.AbstractEventLoop) -> Callable[[Delta], None]:
+    def _take(self, delta: Delta) -> None:
+        self._arrived.append(delta)
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def _sink(self, post: Post) -> Callable[[Delta], None]:
         notes = self._exchange.notes
 
         def sink(delta: Delta) -> None:
             notes.heard(delta)
             try:
-                loop.call_soon_threadsafe(self._queue.put_nowait, delta)
+                post.put(self._take, delta)
             except RuntimeError:
                 # The loop is closed: the server has stopped, and nobody reads this answer any more.
                 self._handle.cancel()

@@ -136,7 +136,10 @@ def _logit_bias(value: object) -> dict[int, float]:
         number = _number(bias)
         if number is None or not -100 <= number <= 100:
             raise complain("logit_bias", "values must be numbers from -100 to 100")
-        biases[int(key)] = number
+        token = int(key)
+        if token in biases:
+            raise complain("logit_bias", f"token {token} is named twice, the second time as {key!r}")
+        biases[token] = number
     return biases
 
 

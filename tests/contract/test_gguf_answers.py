@@ -29,7 +29,7 @@ def _sequences(live: Live) -> int:
 
     def count() -> int:
         live.engine._scheduler._reuse.clear()
-        return int(backend.sequences_in_use)
+        return int(backend._pool.in_use)
 
     return live.engine._thread.run(count).result(60)
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Callable
+from email.message import Message
+from http.client import HTTPResponse
 from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics_families
 from prometheus_client.parser import text_string_to_metric_families
 
 from engine.actions.importing import import_local_model
@@ -161,11 +165,74 @@ def test_steering_is_counted(stage: Any) -> None:
     assert after.get("millm_sae_memory_bytes") > 0
 
 
-def test_openmetrics_where_asked_for(live: Live) -> None:
-    with live.http() as client:
-        response = client.get("/metrics", headers={"Accept": "application/openmetrics-text; version=1.0.0"})
-    assert response.headers["content-type"].startswith("application/openmetrics-text")
-    assert response.text.endswith("# EOF\n")
+PLAIN = "text/plain; version=0.0.4; charset=utf-8"
+OPEN = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+PROMETHEUS = (
+    "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,application/openmetrics-text;version=0.0.1;"
+    "q=0.5,text/plain;version=1.0.0;escaping=allow-utf-8;q=0.4,text/plain;version=0.0.4;q=0.3,*/*;q=0.2"
+)
+
+
+@pytest.mark.parametrize(
+    ("accept", "content_type"),
+    [
+        (None, PLAIN),
+        ("", PLAIN),
+        ("*/*", PLAIN),
+        ("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", PLAIN),
+        (PROMETHEUS, OPEN),
+        ("application/openmetrics-text", OPEN),
+        ("application/openmetrics-text; version=1.0.0", OPEN),
+        ("Application/OpenMetrics-Text; Version=0.0.1", OPEN),
+        ("application/openmetrics-text; version=2.0.0", OPEN),
+        ("application/openmetrics-text; version=99", OPEN),
+        ("application/openmetrics-text; version=latest", OPEN),
+        ("application/openmetrics-text; version=", OPEN),
+        ('application/openmetrics-text; version="1.0.0"; q=0.8', OPEN),
+        ("application/openmetrics-text; escaping=nothing", OPEN),
+        ("application/openmetrics-text;q=0", PLAIN),
+        ("application/openmetrics-text;q=0.3, text/plain;q=0.5", PLAIN),
+        ("application/openmetrics-text;q=0.5, text/plain;q=0.5", OPEN),
+        ("text/plain;q=0.2, application/openmetrics-text ; q=0.9", OPEN),
+        ("application/openmetrics-text;q=nan, text/plain", OPEN),
+        ("application/openmetrics-text;q=, text/plain;q=", OPEN),
+        ("application/openmetrics-text;q=-1e309", OPEN),
+        ("application/openmetrics-textual", PLAIN),
+        ("image/png;q=0.1", PLAIN),
+        (";;;,,,q=q=q;=", PLAIN),
+        ("\xe9\xff", PLAIN),
+        ("a" * 8000, PLAIN),
+    ],
+)
+def test_any_accept_header_gets_text_that_a_parser_reads(live: Live, accept: str | None, content_type: str) -> None:
+    """A scraper may name versions nobody has heard of; it is told which one it got."""
+    line = b"" if accept is None else b"Accept: " + accept.encode("latin-1") + b"\r\n"
+    for path in ("/metrics", "/api/health/metrics/prometheus"):
+        status, headers, text = _raw(live, path, line)
+        assert (status, headers["content-type"]) == (200, content_type)
+        if content_type == OPEN:
+            assert text.endswith("# EOF\n")
+            families = list(openmetrics_families(text))
+        else:
+            families = list(text_string_to_metric_families(text))
+        named = {family.name: family for family in families}
+        assert [sample.value for sample in named["millm_lanes_limit"].samples] == [8.0]
+
+
+def test_several_accept_lines_are_one(live: Live) -> None:
+    lines = b"Accept: text/plain;q=0.1\r\nAccept: application/openmetrics-text;q=0.2\r\n"
+    status, headers, _ = _raw(live, "/metrics", lines)
+    assert (status, headers["content-type"]) == (200, OPEN)
+
+
+def _raw(live: Live, path: str, lines: bytes) -> tuple[int, Message, str]:
+    """A GET over a bare socket with these header lines: clients add an ``Accept`` of their own and mend odd ones."""
+    with socket.create_connection(("127.0.0.1", live.port), 60) as connection:
+        head = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n".encode()
+        connection.sendall(head + lines + b"\r\n")
+        response = HTTPResponse(connection)
+        response.begin()
+        return response.status, response.headers, response.read().decode()
 
 
 def test_the_same_figures_under_health(live: Live) -> None:

@@ -119,11 +119,30 @@ def test_the_list_and_one(house: House, checkpoint: CheckpointMaker) -> None:
         assert house.ok("GET", f"/{each['id']}") == each
     waiting, loaded = models
     assert (loaded["status"], loaded["device"], loaded["dtype"]) == ("loaded", "cpu", "float32")
-    # 62,752 values of 4 bytes, and some buffers.
-    assert loaded["num_parameters"] == 62_752 and 251_008 <= loaded["memory_footprint"] < 300_000
+    # 62,752 values of 4 bytes; some buffers, and what fills up the sides of weights this small to whole blocks.
+    assert loaded["num_parameters"] == 62_752 and 251_008 <= loaded["memory_footprint"] < 330_000
     assert loaded["placement"]["mode"] == "cpu" and loaded["placement"]["reason"] == "no_gpu"
     assert loaded["placement"]["required_mb"] is None  # null is what nobody measured
     assert (waiting["status"], waiting["device"], waiting["placement"], waiting["lease"]) == ("ready", None, None, None)
+    assert (waiting["has_chat_template"], loaded["has_chat_template"]) == (True, True)
+
+
+def test_what_the_header_of_a_gguf_says(bare: House, tiny_checkpoint: Path, tmp_path: Path) -> None:
+    file = build_gguf(tiny_checkpoint, tmp_path / "plain.gguf", chat_template=None)
+    file = quantise(file, tmp_path / "plain-Q4_1.gguf", "Q4_1")
+    added = bare.ok("POST", "", {"source": "local", "local_path": str(file)}, status=201)
+    assert (added["architecture"], added["context_length"], added["params"]) == ("llama", 2048, 62_752)
+    assert (added["gguf_label"], added["quantization"], added["has_chat_template"]) == ("Q4_1", "Q4", False)
+    assert added["disk_size_mb"] == round(file.stat().st_size / 1e6, 2)
+    # A row that came before this was kept is completed from the file.
+    bare.engine.library.models.update(added["id"], has_chat_template=None, architecture="LlamaForCausalLM")
+    assert bare.ok("GET", f"/{added['id']}")["has_chat_template"] is False
+    row = bare.engine.shelf.get(added["id"])
+    assert (row.architecture, row.has_chat_template) == ("llama", False)
+    bare.engine.library.models.update(added["id"], has_chat_template=None)
+    file.unlink()
+    assert bare.ok("GET", f"/{added['id']}")["has_chat_template"] is None
+    bare.ok("DELETE", f"/{added['id']}")
 
 
 @pytest.mark.parametrize("model_id", ["999", "0", "-1", "x", "9" * 30])

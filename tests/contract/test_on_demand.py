@@ -13,6 +13,8 @@ import pytest
 from engine.actions.importing import import_local_model
 from engine.engine import Engine
 from engine.events import Event, ModelLoadComplete, ModelLoadError, ModelLoadProgress
+from engine.generation.lane import PreparedRequest
+from engine.generation.request import GenerationRequest
 from engine.library.records import ModelStatus
 from engine.models import devices
 from tests.conftest import CheckpointMaker
@@ -64,6 +66,38 @@ def test_who_waits_for_a_model_counts(two: Live) -> None:
         assert two.chat().status_code == 200
     assert [each.result(120).status_code for each in first] == [200] * 3
     two.wait_idle()
+
+
+def test_who_has_waited_for_a_model_is_not_overtaken(
+    own_engine: Callable[..., Engine],
+    serve: Callable[..., Live],
+    checkpoint: CheckpointMaker,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The model is there, two requests that waited for it are being prepared, and others arrive meanwhile."""
+    engine = own_engine(None, MAX_LANES=1, MAX_PENDING_REQUESTS=2)
+    import_local_model(engine.library, engine.events, checkpoint("llama", max_positions=65536))
+    live = serve(engine)
+    prepare, go_on, held = engine.generation.prepare, threading.Event(), threading.Semaphore(2)
+
+    def slowly(request: GenerationRequest) -> PreparedRequest:
+        if held.acquire(blocking=False):
+            assert go_on.wait(60)
+        return prepare(request)
+
+    monkeypatch.setattr(engine.generation, "prepare", slowly)
+    with ThreadPoolExecutor(2) as pool:
+        first = [pool.submit(live.chat) for _ in range(2)]
+        wait_until(lambda: not held._value, "both to be prepared")
+        assert engine.generation.stats().queue_waiting == 2
+        with RawRequest(live, CHAT, chat_body(max_tokens=ENDLESS, ignore_eos=True)):
+            wait_until(lambda: engine.generation.stats().in_flight == 1, "the free lane to be taken")
+            late = live.chat()
+            assert (late.status_code, late.json()["error"]["code"]) == (503, "queue_full")
+            go_on.set()
+            wait_until(lambda: len(engine._scheduler._waiting) == 2, "both to wait for the lane")
+        assert [each.result(120).status_code for each in first] == [200, 200]
+    live.wait_idle()
 
 
 def test_who_leaves_frees_the_place(two: Live) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable
+from http.client import HTTPConnection
 
 import http_sf
 import pytest
@@ -11,7 +13,7 @@ import pytest
 from engine.actions.importing import import_local_model
 from engine.engine import Engine
 from tests.conftest import CheckpointMaker
-from tests.contract.conftest import Live
+from tests.contract.conftest import Live, chat_body
 
 IGNORED = "X-miLLM-Ignored-Fields"
 
@@ -27,6 +29,10 @@ def test_several_in_order(live: Live) -> None:
     response = live.chat(zeta=1, messages=messages, alpha={"beta": 1})  # A044
     assert response.headers[IGNORED] == '"zeta", "alpha", "messages[0].name"'
     assert len(response.headers.get_list(IGNORED)) == 1
+    raw = json.dumps(chat_body()).replace("{", '{"zeta": 1, "alpha": 2, "zeta": 3, ', 1)
+    with live.http() as client:
+        twice = client.post("/v1/chat/completions", content=raw, headers={"Content-Type": "application/json"})
+    assert twice.headers[IGNORED] == '"zeta", "alpha"'  # A044: no duplicates
 
 
 def test_user_is_reported_and_strict_refuses_it(live: Live) -> None:
@@ -48,6 +54,14 @@ def test_strict_names_every_location(live: Live) -> None:
 def test_words_for_strict(live: Live, value: str) -> None:
     assert live.chat(foo=1, headers={"X-miLLM-Strict": value}).status_code == 400  # A050
     assert live.chat(headers={"X-miLLM-Strict": value}).status_code == 200
+
+
+def test_space_around_the_word_for_strict(live: Live) -> None:
+    # Other clients do not send it.
+    connection = HTTPConnection("127.0.0.1", live.port, timeout=60)
+    connection.request("POST", "/v1/chat/completions", json.dumps(chat_body(foo=1)), {"X-miLLM-Strict": " true "})
+    assert connection.getresponse().status == 400  # A050
+    connection.close()
 
 
 def test_words_against_strict(live: Live) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import socket
 from collections.abc import Callable, Iterator
+from http.client import HTTPConnection
 from typing import Any
 
 import pytest
@@ -41,13 +43,24 @@ def test_what_is_no_json_object(live: Live, path: str, content: bytes) -> None:
         ({"top_p": 1.5}, "top_p"),  # A025
         ({"max_tokens": 0}, "max_tokens"),  # A026
         ({"stop": ["x"] * 17}, "stop"),  # A028
+        ({"stop": ""}, "stop"),  # A028
+        ({"stop": ["a", ""]}, "stop"),  # A028
         ({"n": 0}, "n"),  # A029
         ({"seed": True}, "seed"),  # A037
+        ({"seed": -1}, "seed"),  # A037
+        ({"seed": 4294967296}, "seed"),  # A037
+        ({"seed": 1.5}, "seed"),  # A038
+        ({"logit_bias": {"abc": 1}}, "logit_bias"),  # A064
+        ({"logit_bias": {"5": 1, "05": 2}}, "logit_bias"),  # one of them would be lost
+        ({"logit_bias": {"5": 101}}, "logit_bias"),  # A064
+        ({"logit_bias": {str(token): 1 for token in range(1025)}}, "logit_bias"),  # A064
         ({"logit_bias": {"100000": 1}}, "logit_bias"),  # A064: outside the vocabulary
         ({"min_tokens": 9, "max_tokens": 8}, "min_tokens"),
         ({"min_tokens": 1025, "max_tokens": ...}, "min_tokens"),
         ({"model": ...}, "model"),
         ({"steering_intensity": 2.01}, "steering_intensity"),  # A040
+        ({"steering_intensity": True}, "steering_intensity"),  # A040
+        ({"steering_intensity": "loud"}, "steering_intensity"),  # A040
     ],
 )
 def test_each_bad_field_is_named(live: Live, changes: dict[str, Any], param: str) -> None:
@@ -159,6 +172,13 @@ def test_what_parses_is_taken_whatever_it_is_called(live: Live, kind: str) -> No
     assert response.status_code == 200
 
 
+def test_a_byte_order_mark_is_passed_over(live: Live) -> None:
+    marked = codecs.BOM_UTF8 + json.dumps(chat_body()).encode()
+    assert post(live, PATHS[0], marked).json()["choices"] == live.chat().json()["choices"]
+    named = codecs.BOM_UTF8 + json.dumps({**chat_body(), "foo": float("nan")}).encode()
+    assert "not valid JSON" in post(live, PATHS[0], named).json()["error"]["message"]
+
+
 def test_of_a_key_that_comes_twice_the_last_counts(live: Live) -> None:
     raw = json.dumps(text_body()).replace('"max_tokens": 8', '"max_tokens": 3, "max_tokens": 5')
     assert post(live, PATHS[1], raw.encode()).json()["usage"]["completion_tokens"] == 5
@@ -214,6 +234,31 @@ def test_routes_that_are_not_there(live: Live, method: str, path: str, status: i
     assert "x-evil" not in response.headers
     if status == 405:
         assert response.headers["allow"]
+
+
+def test_several_slashes_count_as_one(live: Live) -> None:
+    """A base URL that ends with a slash, joined to a path that begins with one, by a client that follows nothing."""
+    with live.http() as client:
+        assert client.post("/v1//chat/completions", json=chat_body()).status_code == 200
+        assert client.get(f"{live.base}//v1///models").json()["object"] == "list"
+        assert client.get("/v1//nothing").json()["error"]["code"] == "not_found"
+        assert client.get("/api//health").json()["status"] == "healthy"
+
+
+def test_a_target_that_is_a_whole_url(live: Live) -> None:
+    """As clients send it that take the server for a proxy."""
+    connection = HTTPConnection("127.0.0.1", live.port, timeout=60)
+    connection.request("GET", f"{live.base}/v1/models")
+    assert json.loads(connection.getresponse().read())["object"] == "list"
+    connection.close()
+
+
+def test_slashes_open_no_door(serve: Callable[..., Live], live: Live) -> None:
+    guarded = serve(live.engine, API_KEY="secret")
+    with guarded.http() as client:
+        for path in ("/v1//models", "/api//models", "/api/health//detailed", "/api/health/..//models"):
+            assert client.get(path).status_code == 401
+        assert client.get("/api//health").status_code == 200
 
 
 def test_a_request_line_that_is_no_http_closes_the_connection(live: Live) -> None:

@@ -39,6 +39,12 @@ def chat(text: Any, **more: Any) -> dict[str, Any]:
             "follow-up",
         ),
         (
+            "### Task:\nPredict 3-5 useful messages this user might naturally send next to advance their current "
+            "objective." + HISTORY,
+            "follow-up",
+        ),
+        ("### Task:\nSummarize the conversation history that will be compacted out of the context.", "summary"),
+        (
             "### Task:\nAnalyze the chat history to determine the necessity of generating search queries, in the given "
             "language." + HISTORY,
             "search query",

@@ -51,7 +51,7 @@ def test_a_comparison_is_kept_found_and_deleted(bare: House) -> None:
     other = api.ok("POST", PATH, {**COMPARISON, "title": "Clinic", "steered": "A ward full of Ärzte."}, status=201)
     listed = api.ok("GET", PATH)
     assert [each["id"] for each in listed["experiments"]] == [other["id"], kept["id"]] and listed["total"] == 2
-    assert listed["experiments"][0].keys() == {"id", "title", "model", "created_at"}
+    assert listed["experiments"][0].keys() == {"id", "title", "model", "created_at", "kind"}
     found = api.ok("GET", f"{PATH}?search=ÄRZTE")
     assert [each["title"] for each in found["experiments"]] == ["Clinic"]
     with bare.socket() as events:
@@ -123,6 +123,7 @@ def test_the_phrase_follows_from_the_rung(bare: House, evidence: dict[str, Any],
         ({"kind": "millm.profile"}, "kind"),
         ({"schema_version": "2"}, "schema_version"),
         ({"note": "x"}, "note"),
+        ({"content": {"x": 1}}, ""),
     ],
 )
 def test_comparisons_that_are_not_well_formed(shared: House, change: dict[str, Any], param: str) -> None:

@@ -88,6 +88,22 @@ def test_a_sweep_from_its_beginning_to_its_file(ready: House) -> None:
     assert text.headers["content-type"] == "text/markdown; charset=utf-8"
     assert text.text.startswith("# Sweep of Ships\n") and "## a smile" in text.text
 
+    # Kept as a record it outlives the session, is exported alike, and its export can be sent back.
+    with ready.socket() as events:
+        kept = api.ok("POST", f"{SWEEPS}/{begun['id']}/keep", status=201)
+        events.wait_for("experiments:changed")
+    assert (kept["kind"], kept["title"], kept["model"]) == ("sweep", "Sweep of Ships", "tiny-llama")
+    path = f"/api/experiments/{kept['id']}/export"
+    assert api.call("GET", f"{path}?format=csv").text == table.text
+    assert api.call("GET", path).text == text.text
+    whole = json.loads(api.call("GET", f"{path}?format=json").text)
+    assert whole["kind"] == "millm.sweep"
+    again = api.ok("POST", "/api/experiments", whole, status=201)
+    assert again["content"] == kept["content"] and again["settings"] == kept["settings"]
+    whole["content"]["cells"][0]["prompt"] = 9
+    error = api.refused(422, "VALIDATION_ERROR", "POST", "/api/experiments", whole)
+    assert "no prompt 9" in error["message"]
+
     api.refused(409, "NOTHING_TO_CANCEL", "POST", f"{SWEEPS}/{begun['id']}/cancel")
     with ready.socket() as events:
         assert api.ok("DELETE", f"{SWEEPS}/{begun['id']}") == {"id": begun["id"], "deleted": True}
