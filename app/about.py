@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import platform
+import sys
 from importlib import metadata
 
 NAME = "miLLM Desktop"
 VERSION = "0.1.0"
+COMMAND = "millm-desktop" if getattr(sys, "frozen", False) else "python -m app"
+"""What starts the program on a command line: installed, or from its source."""
 
 LIBRARIES = ("torch", "transformers", "PySide6-Essentials", "quart", "hypercorn", "SQLAlchemy", "llama-cpp-python")
 

@@ -126,7 +126,7 @@ def _parser() -> argparse.ArgumentParser:
     faces.add_argument("--model", type=_filled, metavar="NAME", help="model to load at the start, by name or id")
     faces.add_argument("--insecure", action="store_true", help="allow another address than loopback without an API key")
     parser = argparse.ArgumentParser(
-        prog="python -m app",
+        prog=about.COMMAND,
         description=f"{about.NAME}: run a local language model in a window and as an OpenAI-compatible server.",
         epilog=EPILOG,
         parents=[faces],

@@ -16,7 +16,7 @@ import psutil
 
 from app import about, system_libraries
 from app.demo.fetch import wheel_is_here
-from app.demo.index import content_is_current, pack_folder
+from app.demo.index import Standing, content_of, pack_folder
 from app.demo.pack import SMOLLM2, status
 from app.instance import Holder, current_holder
 from app.options import Options
@@ -169,15 +169,18 @@ def _demo(paths: Paths) -> str:
     if not status(paths).installed:
         came = "; its file came with this program" if wheel_is_here(pack_folder()) else ""
         return f"{SMOLLM2.model_name} is not installed{came}"
-    if not content_is_current(paths.database):
-        return f"{SMOLLM2.model_name} is installed without its SAEs and documents: demo install adds them"
+    content = content_of(paths.database)
+    if content.standing is not Standing.CURRENT:
+        return f"{SMOLLM2.model_name} is installed, {content.in_words}"
     return f"{SMOLLM2.model_name} is installed, with its SAEs and documents"
 
 
 def _port(settings: Settings, holder: Holder | None) -> Finding:
     host, port = settings.HOST, settings.PORT
-    if holder is not None and holder.port == port:
-        return Finding("Port", f"{port} on {host}: held by this program (pid {holder.pid})")
+    if holder is not None and holder.port is not None:
+        # What the settings say counts at the next start; whether that will be free is not known now.
+        later = "" if holder.port == port else f"; the settings say {port}"
+        return Finding("Port", f"{holder.port} on {host}: held by this program (pid {holder.pid}){later}")
     try:
         with socket.create_connection((host, port), timeout=0.5):
             return Finding("Port", f"{port} on {host}: another program answers there; choose one with --port", bad=True)

@@ -6,7 +6,6 @@ of its own. Closing the window, Ctrl+Q, SIGINT and SIGTERM all end in :meth:`_Fa
 
 from __future__ import annotations
 
-import logging
 import signal
 import socket
 import sys
@@ -37,24 +36,27 @@ from engine.errors import DataDirectoryInUse, MillmError
 from engine.events import Event, ModelLoadError, ModelsChanged, ServerStateChanged
 from ui import theme
 from ui.bridge import Bridge
+from ui.frame import import_pages
 from ui.main_window import MainWindow
 from ui.services import AppServices, Progress
 from ui.tray import Tray
 from ui.widgets.folder_dialog import FolderDialog
-
-log = logging.getLogger(__name__)
 
 WITHOUT_A_SCREEN = ("offscreen", "minimal")
 SCHEMES = {"system": None, "light": Qt.ColorScheme.Light, "dark": Qt.ColorScheme.Dark}
 BRIDGE_SECONDS = 0.3
 START_SECONDS = 5.0
 PULSE_MS = 200
+SWITCH_S = 0.001
+"""After how long a thread that only computes hands the interpreter to one that waits for it; Python's own is 5 ms. The
+window's thread lets go of it in nearly every call to Qt, so what it handles waits that long again and again."""
 REPORT_KEY = "crash_report_seen"
 """In the library's state: the name of the crash report that was offered last."""
 
 
 def run(options: Options) -> int:
     """Open the window and stay until it is closed; the exit status."""
+    sys.setswitchinterval(SWITCH_S)
     app = _application()
     try:
         if not _folder_is_known(app, options):
@@ -290,6 +292,7 @@ class _Face(QObject):
         # The keyring may ask the desktop, which takes a moment.
         self._in_background("network", self._use_network)
         self._in_background("start-server", self._server.start)
+        self._in_background("pages", import_pages)
         try:
             restore = self._program.settings.RESTORE_LAST
             record = choose_model(self._program, self._engine, restore=restore)

@@ -118,7 +118,7 @@ def _named(engine: Engine, name: str, origin: str) -> ModelRecord:
         raise ModelNotFound(
             f"{origin}: there is no model named {name!r}. In the library: {names}.",
             param="model",
-            remedy=error.remedy or "Name one of them, or install the demo model: python -m app demo install.",
+            remedy=error.remedy or f"Name one of them, or install the demo model: {about.COMMAND} demo install.",
         ) from None
 
 

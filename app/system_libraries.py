@@ -48,9 +48,11 @@ SCREEN = (
 """Needed on X in addition."""
 
 FONT = Need("a font", "fonts-dejavu-core")
+# As in app/about.py, which is not there where this file is run alone.
+_COMMAND = "millm-desktop" if getattr(sys, "frozen", False) else "python -m app"
 NO_DISPLAY = (
     "There is no screen to open a window on (neither DISPLAY nor WAYLAND_DISPLAY is set). "
-    "Start it from a desktop session, or run the server without a window: python -m app serve."
+    f"Start it from a desktop session, or run the server without a window: {_COMMAND} serve."
 )
 
 

@@ -7,12 +7,10 @@ from typing import Any
 
 from engine.errors import InvalidParameter
 from engine.generation.request import MAX_SEED, ChatInput, GenerationRequest, Message, Sampling
-from engine.library.records import StoredMessage
+from engine.library.records import PLAIN_SIDE, StoredMessage
 from engine.steering.dial import DialWord
 from engine.steering.request import FOLLOW_LIVE, SteeringRequest
 
-PLAIN = "plain"
-"""Where a stored message keeps the plain answer beside it."""
 UNSTEERED = SteeringRequest(dial=DialWord.OFF)
 """Nothing is added, whatever steers live."""
 
@@ -97,14 +95,14 @@ class ChatMessage:
         """As the library keeps it."""
         details = dict(self.details)
         if self.plain is not None:
-            details[PLAIN] = {"content": self.plain.content, "details": dict(self.plain.details)}
+            details[PLAIN_SIDE] = {"content": self.plain.content, "details": dict(self.plain.details)}
         return StoredMessage(self.role, self.content, details)
 
     @classmethod
     def from_stored(cls, stored: StoredMessage) -> ChatMessage:
         """As the library gave it."""
         details = dict(stored.details)
-        beside = details.pop(PLAIN, None)
+        beside = details.pop(PLAIN_SIDE, None)
         plain = None
         if isinstance(beside, dict):
             given = beside.get("details")

@@ -20,6 +20,7 @@ from engine.documents.loading import MAX_DOCUMENT_BYTES, DocumentKind, decode, k
 from engine.documents.verdicts import ImportStatus
 from engine.engine import Engine
 from engine.errors import MillmError
+from engine.files import open_file
 from engine.library.errors import CircuitAlreadyExists, ProfileAlreadyExists
 from ui.frame import CIRCUITS, CLUSTERS, PROFILES
 from ui.steering_words import features
@@ -73,7 +74,7 @@ def take_in_files(engine: Engine, paths: Iterable[Path]) -> list[Outcome]:
     found: list[Outcome] = []
     for path in paths:
         try:
-            with path.open("rb") as file:
+            with open_file(path) as file:
                 raw = file.read(MAX_DOCUMENT_BYTES + 1)
         except OSError as error:
             found.append(Outcome(path.name, "bad", (f"The file cannot be read: {error.strerror or error}.",)))

@@ -52,6 +52,7 @@ class Frame:
         say: Shows a message in the bar (``lasting=True``: until something else is said).
         say_error: Shows an error in the bar.
         show_around: Begins the tour.
+        show_keys: Lists the keyboard shortcuts.
     """
 
     services: AppServices
@@ -61,6 +62,7 @@ class Frame:
     say: Callable[..., None]
     say_error: Callable[[BaseException], None]
     show_around: Callable[[], None]
+    show_keys: Callable[[], None]
 
     @property
     def engine(self) -> Engine:
@@ -70,7 +72,7 @@ class Frame:
 
 @dataclass(frozen=True)
 class PageSpec:
-    """A page of the navigation. ``factory`` is ``module:class``, imported when the page is first shown."""
+    """A page of the navigation. ``factory`` is ``module:class``, imported by the first who asks for it."""
 
     key: str
     title: str
@@ -79,8 +81,13 @@ class PageSpec:
 
     def build(self, frame: Frame) -> QWidget:
         """The page itself."""
+        return self.load()(frame)
+
+    def load(self) -> Callable[[Frame], QWidget]:
+        """Its class."""
         module, _, name = self.factory.partition(":")
-        return getattr(importlib.import_module(module), name)(frame)
+        page: Callable[[Frame], QWidget] = getattr(importlib.import_module(module), name)
+        return page
 
 
 GROUPS: tuple[tuple[str, tuple[PageSpec, ...]], ...] = (
@@ -126,3 +133,10 @@ GROUPS: tuple[tuple[str, tuple[PageSpec, ...]], ...] = (
     ),
 )
 """The navigation: groups of pages, in order."""
+
+
+def import_pages() -> None:
+    """Import the code of every page, so that the first look at one only has to build it. For a background thread."""
+    for _, specs in GROUPS:
+        for spec in specs:
+            spec.load()

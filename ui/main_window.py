@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from PySide6.QtCore import QByteArray, Qt, QUrl, Signal, Slot
+from PySide6.QtCore import QByteArray, Qt, QTimer, QUrl, Signal, Slot
 from PySide6.QtGui import QCloseEvent, QDesktopServices, QGuiApplication, QKeySequence, QResizeEvent, QShortcut
 from PySide6.QtWidgets import QHBoxLayout, QMainWindow, QStackedWidget, QWidget
 
@@ -32,9 +32,9 @@ from engine.events import (
     ServerStateChanged,
     SteeringUpdated,
 )
-from ui import icons, theme
+from ui import icons, shortcuts, theme
 from ui.bridge import Bridge
-from ui.frame import CHAT, CIRCUITS, CLUSTERS, GROUPS, HOME, RECORDS, STEERING, Frame, PageSpec
+from ui.frame import CHAT, CIRCUITS, CLUSTERS, GROUPS, HOME, RECORDS, SETTINGS, STEERING, Frame, PageSpec
 from ui.hand_steering import HandSteering
 from ui.pages.chat import ChatPage
 from ui.pages.home import HomePage
@@ -46,12 +46,15 @@ from ui.widgets.basics import Surface, column
 from ui.widgets.coach import CoachPanel
 from ui.widgets.navigation import Navigation
 from ui.widgets.passing_word import PassingWord
+from ui.widgets.shortcuts_dialog import ShortcutsDialog
 from ui.widgets.top_bar import TopBar
 from ui.words import describe_error
 
 PROGRAM = "miLLM Desktop"
 GEOMETRY_KEY = "window_geometry"
 DEFAULT_SIZE = (1280, 800)
+BREATH_MS = 20
+"""Between two pieces of work that a person has asked for together: time to draw and to hear the person."""
 TITLE_BAR = 36
 """About what the desktop's own frame takes of a screen's height."""
 SLIM_BELOW = 1020
@@ -93,7 +96,9 @@ class MainWindow(QMainWindow):
         self.navigation = Navigation("miLLM", foot)
         self.bar = TopBar()
         self.hand = HandSteering(services.engine, bridge, self)
-        self.frame = Frame(services, bridge, self.hand, self.go, self.say, self.say_error, self.show_around)
+        self.frame = Frame(
+            services, bridge, self.hand, self.go, self.say, self.say_error, self.show_around, self.show_keys
+        )
         self.stack = QStackedWidget()
         self._specs: dict[str, PageSpec] = {}
         self._pages: dict[str, QWidget] = {}
@@ -135,6 +140,8 @@ class MainWindow(QMainWindow):
         arrive = getattr(page, "arrive", None)
         if arrive is not None:
             arrive(**what)
+        if self.bar.passing is not None:
+            self.bar.passing.follow()
 
     def page(self, key: str) -> QWidget:
         """The page called ``key``, built where it was not yet."""
@@ -201,7 +208,8 @@ class MainWindow(QMainWindow):
         if others:
             self.go(CLUSTERS, files=others)
         if circuits:
-            self.go(CIRCUITS, files=circuits)
+            # In a turn of its own, once the other page is drawn: each may have to be built first.
+            QTimer.singleShot(BREATH_MS if others else 0, self, lambda: self.go(CIRCUITS, files=circuits))
 
     def show_around(self) -> None:
         """Begin the tour."""
@@ -315,16 +323,21 @@ class MainWindow(QMainWindow):
         self._body = body
 
     def _add_shortcuts(self) -> None:
-        for number, key in enumerate(list(self._specs)[:9], start=1):
+        for number, key in enumerate(list(self._specs)[: shortcuts.NUMBERED], start=1):
             shortcut = QShortcut(QKeySequence(f"Ctrl+{number}"), self)
             shortcut.setContext(Qt.ShortcutContext.WindowShortcut)
             shortcut.activated.connect(partial(self.go, key))
         for keys, action in (
-            ("Ctrl+N", self._new_chat),
-            ("Ctrl+L", self._focus_input),
-            ("Ctrl+D", self._toggle_compare),
-            ("Ctrl+Q", self.leave),
-            ("Esc", self._escape),
+            (shortcuts.NEW_CHAT, self._new_chat),
+            (shortcuts.WRITE, self._focus_input),
+            (shortcuts.COMPARE, self._toggle_compare),
+            (shortcuts.STEERING, self._switch_steering),
+            (shortcuts.NEXT_PAGE, partial(self._turn_page, 1)),
+            (shortcuts.FORMER_PAGE, partial(self._turn_page, -1)),
+            (shortcuts.SETTINGS, partial(self.go, SETTINGS)),
+            (shortcuts.HELP, self.show_keys),
+            (shortcuts.QUIT, self.leave),
+            (shortcuts.STOP, self._escape),
         ):
             shortcut = QShortcut(QKeySequence(keys), self)
             shortcut.setContext(Qt.ShortcutContext.WindowShortcut)
@@ -341,9 +354,24 @@ class MainWindow(QMainWindow):
         self.show_page(CHAT)
         self.chat.set_comparing(not self.chat.comparing)
 
+    def _switch_steering(self) -> None:
+        if self.bar.switch.isEnabled():
+            self.bar.switch.click()
+
+    def _turn_page(self, steps: int) -> None:
+        keys = list(self._specs)
+        here = keys.index(self._open) if self._open in keys else 0
+        self.go(keys[(here + steps) % len(keys)])
+
+    def show_keys(self) -> None:
+        """List the keys."""
+        ShortcutsDialog([spec.title for spec in self._specs.values()], self).open()
+
     def _escape(self) -> None:
-        if self.chat.busy:
+        if CHAT in self._pages and self.chat.busy:
             self.chat.stop()
+        elif self.tour.running:
+            self.tour.end()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Give the pages the room they need."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from enum import StrEnum
 
 from PySide6.QtCore import QObject, Signal, Slot
@@ -18,6 +19,7 @@ from engine.generation.request import (
     TextDelta,
 )
 from engine.generation.service import PreparedRequest, RequestHandle
+from engine.steering.plan import SteeringPlan
 from ui.bridge import Inbox
 from ui.chat_state import ChatMessage
 
@@ -35,13 +37,24 @@ class TurnState(StrEnum):
 
 
 class Pen(QObject):
-    """One answer under way. Where it goes on with what is there already, counts and pieces are added to the former."""
+    """One answer under way. Where it goes on with what is there already, counts and pieces are added to the former.
+
+    Args:
+        names: The names of the circuits that serve, by id.
+        live: The plan that steers now whatever has none of its own.
+    """
 
     grown = Signal()
     moved = Signal()
     ended = Signal()
 
-    def __init__(self, message: ChatMessage, names: Callable[[], dict[str, str]], parent: QObject) -> None:
+    def __init__(
+        self,
+        message: ChatMessage,
+        names: Callable[[], dict[str, str]],
+        live: Callable[[], SteeringPlan],
+        parent: QObject,
+    ) -> None:
         super().__init__(parent)
         self.message = message
         self.state = TurnState.WAITING
@@ -50,6 +63,7 @@ class Pen(QObject):
         self.inbox = Inbox(parent=self)
         self.inbox.arrived.connect(self._on_deltas)
         self._names = names
+        self._live = live
         self._prepared: PreparedRequest | None = None
         self._early: RequestFinished | RequestFailed | None = None
         """The end, where it came before the word that the request was submitted."""
@@ -96,7 +110,7 @@ class Pen(QObject):
         self.inbox.close()
         if not self.done:
             self.cancel()
-            self._end({"finish_reason": "stopped"})
+            self._end({"finish_reason": "stopped", **self._steered_so_far()})
 
     @Slot(list)
     def _on_deltas(self, deltas: list[Delta]) -> None:
@@ -152,6 +166,16 @@ class Pen(QObject):
         if not stopped:
             ending = {"finish_reason": "error", "error": delta.error.one_line()}
         self._end({**ending, **self._steering_of(delta)})
+
+    def _steered_so_far(self) -> dict[str, object]:
+        """What an answer was written under whose last word is not waited for."""
+        if self._prepared is None or not self.wrote:
+            return {}
+        own, admitted, live = self._prepared.steering.plan, self._prepared.steering.admitted, self._live()
+        plan, changed = (live, live is not admitted) if own is None else (own, False)
+        report = replace(plan.report, changed=changed)
+        ended = RequestFailed(RequestCancelled("The window was closed."), report, None if changed else plan.rung)
+        return self._steering_of(ended)
 
     def _steering_of(self, delta: RequestFinished | RequestFailed) -> dict[str, object]:
         """What steered an answer, as plain values, a circuit's name beside its id; and the headers a client gets."""

@@ -27,6 +27,7 @@ MEANINGS = {
     "emoji": "an emoji",
     "tool choice": "a choice of tools",
     "merge": "a summary of several answers",
+    "summary": "a summary of the conversation so far",
     "helper task": "a task of its own",
 }
 

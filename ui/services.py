@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from engine.engine import Engine
 from engine.events import RequestRecorded
+from engine.library.database import Library
 
 
 class ServerControl(Protocol):
@@ -172,6 +173,7 @@ class DemoFacts:
             ``prompt`` a question it was measured with.
         report: The Markdown file with what was measured, its plots beside it.
         bundled: The model's file came with the program, so that nothing has to be fetched.
+        is_older: Whether a library holds an earlier version of the pack; reads one row.
     """
 
     model: str
@@ -181,6 +183,7 @@ class DemoFacts:
     prompt: str
     report: Path | None = None
     bundled: bool = False
+    is_older: Callable[[Library], bool] | None = None
 
 
 @dataclass(frozen=True)
@@ -192,7 +195,8 @@ class AppServices:
         versions: Name → version, for the foot of the navigation (``{"miLLM Desktop": "0.1.0", …}``).
         quit: Ends the program; called once, from the GUI thread, when the window closes or Ctrl+Q is pressed.
         install_demo: Fetches and converts the demo model and puts it on the shelf, with its pack; what is there already
-            is left alone. Blocking (runs on a background thread); raises typed errors; reports through its argument.
+            is left alone, an older pack replaced. Blocking (runs on a background thread); raises typed errors; reports
+            through its argument.
         demo: What the pack holds; None where the program comes without one.
     """
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from engine.actions.downloading.preview import MemoryTerms
+from collections.abc import Sequence
+
+from engine.actions.downloading.preview import MemoryTerms, ModelPreview
 from engine.actions.downloading.transfer import CANCELLED
+from engine.actions.importing import LocalModel
 from engine.actions.models import ModelView
-from engine.library.records import SaeRecord, SaeStatus
-from engine.models.estimate import MemoryEstimate
+from engine.library.records import EngineKind, NewModel, SaeRecord, SaeStatus
+from engine.models.memory import MemoryEstimate
 from ui.words import count, device_name, megabytes, number_format, parameters
 
 MB = 1_000_000
@@ -19,10 +22,16 @@ def size(number: float | None) -> str:
     return "unknown size" if number is None else megabytes(number / MB)
 
 
+def in_line(facts: Sequence[str]) -> str:
+    """Facts in one text, which goes on in the next line only after one of the dots between them."""
+    return "\N{NO-BREAK SPACE}· ".join(each.replace(" ", "\N{NO-BREAK SPACE}") for each in facts)
+
+
 def badges(view: ModelView, *, runnable: bool) -> list[tuple[str, str]]:
     """(word, tone) of what a model is and how it stands."""
     found = [(ENGINES.get(view.engine, view.engine), "quiet")]
-    if quantization := view.gguf_label or view.quantization:
+    quantization = view.gguf_label or view.quantization
+    if quantization and not view.name.endswith(f":{quantization}"):  # the name says it, and needs the room
         found.append((quantization, "quiet"))
     found.append(state(view))
     if view.locked:
@@ -57,7 +66,7 @@ def is_unfinished(view: ModelView) -> bool:
 
 def facts(view: ModelView) -> str:
     """The small line under a model's name."""
-    words = [parameters(view.params)] if view.params else []
+    words = header_facts(view)
     taken = view.disk_bytes / MB if view.disk_bytes else view.disk_size_mb
     if taken:
         words.append(f"{megabytes(taken)} on disk")
@@ -65,10 +74,33 @@ def facts(view: ModelView) -> str:
         words.append(f"{size(view.memory_footprint)} in memory")
     elif view.estimated_memory_mb:
         words.append(f"about {megabytes(view.estimated_memory_mb)} in memory")
-    if view.context_length:
-        words.append(f"window {count(view.context_length)}")
     words.append(view.repo_id or SOURCES.get(view.source, view.source))
-    return " · ".join(words)
+    return in_line(words)
+
+
+def header_facts(model: ModelView | NewModel | ModelPreview) -> list[str]:
+    """What is known of a model without loading it: family, parameters, window, chat template."""
+    words = [model.architecture] if model.architecture else []
+    if model.params:
+        words.append(f"{parameters(model.params)} parameters")
+    if model.context_length:
+        words.append(f"window {count(model.context_length)}")
+    if model.has_chat_template is not None:
+        words.append("chat template" if model.has_chat_template else "no chat template")
+    return words
+
+
+def local_facts(found: LocalModel) -> str:
+    """The line about a model that lies on this computer and is not on the shelf yet."""
+    row = found.row
+    words = [ENGINES[row.engine.value]]
+    if row.gguf_label:
+        words.append(row.gguf_label)
+    words += header_facts(row)
+    words.append(megabytes(row.disk_size_mb))
+    if found.files > 1 and row.engine is EngineKind.LLAMACPP:
+        words.append(f"{count(found.files)} files")
+    return in_line(words)
 
 
 def transfer(here: int | None, total: int | None, speed: float | None) -> str:
@@ -108,13 +140,15 @@ def deletion(view: ModelView) -> str:
 def estimate_rows(found: MemoryEstimate) -> list[tuple[str, str]]:
     """The terms of an estimate, head by head."""
     terms = found.terms
-    return [
+    rows = [
         (f"Weights as {number_format(found.number_format)}", size(terms.weights)),
         (f"Context of {count(terms.kv_tokens)} tokens", size(terms.kv)),
         ("Working memory", size(terms.working)),
         ("In all", size(terms.total)),
-        (f"Free on {device_name(found.device)}", size(found.available)),
     ]
+    if found.available is not None:
+        rows.append((f"Free on {device_name(found.device)}", size(found.available)))
+    return rows
 
 
 def hub_terms(terms: MemoryTerms) -> str:

@@ -56,8 +56,10 @@ print(llm.invoke("Hello!").content)'''
         Snippet("curl", "From a terminal, to see that it answers.", curl),
         Snippet(
             "Open WebUI",
-            "In Open WebUI: Settings → Connections → OpenAI API, then paste these two. "
-            "Where Open WebUI runs in Docker, use the second address.",
+            "In Open WebUI: Settings → Admin → Connections → OpenAI API, then paste these two. "
+            "Where Open WebUI runs in Docker, use the second address. It offers tools with every chat, which are "
+            "refused: switch on IGNORE_OFFERED_TOOLS in the settings here, or set Function Calling to Legacy there "
+            "(Models → Model Defaults → Model Parameters).",
             f"Address   {address}\nIn Docker {_for_docker(address)}\nKey       {shown}",
         ),
         Snippet("LangChain", "The package langchain-openai takes any base URL.", langchain),

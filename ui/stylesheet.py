@@ -187,6 +187,7 @@ QSlider::handle:horizontal:hover, QSlider::handle:horizontal:focus {{ background
 
 QSlider#centred::groove:horizontal, QSlider#centred::sub-page:horizontal {{ background: transparent; }}
 
+QAbstractScrollArea::corner {{ background: transparent; border: none; }}
 QScrollBar:vertical {{ background: transparent; width: 10px; margin: 0; }}
 QScrollBar:horizontal {{ background: transparent; height: 10px; margin: 0; }}
 QScrollBar::handle {{ background: {c.line_strong}; border-radius: 3px; margin: 2px; }}

@@ -93,7 +93,7 @@ class Tour(QObject):
             back=False,
             skip=True,
             action=action,
-            sideways=True,
+            clear=True,
         )
 
     def begin(self) -> None:

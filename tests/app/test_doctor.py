@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from contextlib import closing
 from pathlib import Path
 
+from app.instance import Instance
+from app.paths import Paths
 from tests.app.processes import app
 
 
@@ -42,6 +45,20 @@ def test_what_is_wrong_is_marked(tmp_path: Path) -> None:
     assert len(marked) == 2
     assert "is a file" in marked[0]
     assert f"{port} on 127.0.0.1: another program" in marked[1]
+
+
+def test_the_port_of_a_running_program_is_its_own(tmp_path: Path) -> None:
+    instance = Instance.claim(Paths(tmp_path), role="gui", port=8931)
+    try:
+        with closing(socket.create_server(("127.0.0.1", 0))) as listener:
+            port = listener.getsockname()[1]
+            ended = app("doctor", "--data-dir", str(tmp_path), "--port", str(port))
+    finally:
+        instance.release()
+    assert ended.returncode == 0, ended.stdout
+    held = f"8931 on 127.0.0.1: held by this program (pid {os.getpid()}); the settings say {port}"
+    assert held in ended.stdout
+    assert f"in use by pid {os.getpid()}, gui, port 8931" in ended.stdout
 
 
 def test_a_bad_setting_is_a_finding(tmp_path: Path) -> None:

@@ -50,3 +50,8 @@ def answer(chat: ChatPage, index: int) -> AnswerMessage:
     view = chat.messages.view(index)
     assert isinstance(view, AnswerMessage)
     return view
+
+
+def plain(text: str) -> str:
+    """``text`` with blanks where a line may not be broken as other blanks."""
+    return text.replace("\N{NO-BREAK SPACE}", " ")

@@ -1,7 +1,9 @@
 """Renders the window without a screen into ``docs/screenshots/``: ``python -m tests.ui.screenshots [--only NAME] …``.
 
-Each picture is taken in light and dark, at 1280 × 800 and 1920 × 1200, from the real window on a real engine. What is
-pictured is in :mod:`tests.ui.scenes`. ``--only`` takes the name of a scene, the beginning of one, or an area.
+Each page is taken in light and dark, at 1280 × 800 and 1920 × 1200, from the real window on a real engine; further
+states of it at 1280 × 800 unless ``--size`` says otherwise. What is pictured is in :mod:`tests.ui.scenes`. ``--only``
+takes the name of a scene, the beginning of one, or an area; ``--scale 1.5`` draws as on a screen with larger letters,
+``--size 900x640`` in a window of another size.
 """
 
 from __future__ import annotations
@@ -17,8 +19,10 @@ from pathlib import Path
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QApplication
 
-from tests.ui.scenes.studio import ROOT, Photographer, Scene, areas, studio
+from tests.ui.scenes.studio import ROOT, SCHEMES, Photographer, Scene, areas, studio
 from ui import theme
+
+OUT = ROOT / "docs" / "screenshots"
 
 
 def chosen(only: list[str]) -> dict[str, list[Scene]]:
@@ -37,13 +41,24 @@ def chosen(only: list[str]) -> dict[str, list[Scene]]:
     return found
 
 
+def _size(words: str) -> tuple[int, int]:
+    """``1280x800`` as numbers."""
+    width, height = words.lower().split("x")
+    return int(width), int(height)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Render the window into pictures.")
-    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "screenshots")
+    parser.add_argument("--out", type=Path, default=OUT)
     parser.add_argument("--data", type=Path, default=ROOT / ".data", help="data directory that may hold the demo model")
     parser.add_argument(
         "--only", action="append", default=[], metavar="NAME", help="a scene or an area; may be repeated"
     )
+    parser.add_argument("--scale", type=float, default=1.0, help="as on a screen scaled so")
+    parser.add_argument(
+        "--size", action="append", default=[], metavar="WxH", type=_size, help="of the window; may be repeated"
+    )
+    parser.add_argument("--scheme", action="append", default=[], choices=[name for name, _ in SCHEMES])
     parser.add_argument("--list", action="store_true", help="say which scenes there are")
     arguments = parser.parse_args()
     if arguments.list:
@@ -51,15 +66,23 @@ def main() -> None:
             print(f"{area}: {' '.join(scene.name for scene in scenes)}")
         return
     picked = chosen(arguments.only)
+    if arguments.scale != 1.0:
+        os.environ["QT_SCALE_FACTOR"] = f"{arguments.scale:g}"
     theme.set_high_dpi_policy()
     app = QApplication([])
     theme.install(app, Qt.ColorScheme.Light)
-    camera = Photographer(app, arguments.out)
+    mark = f"@{arguments.scale:g}" if arguments.scale != 1.0 else ""
+    camera = Photographer(app, arguments.out, arguments.size, arguments.scheme or [name for name, _ in SCHEMES], mark)
     for wanted in picked.values():
         with tempfile.TemporaryDirectory() as scratch, studio(camera, arguments.data, Path(scratch)) as made:
             for scene in wanted:
                 scene.shoot(made)
-    print(f"{len(camera.taken)} pictures in {arguments.out}")
+    if not (arguments.only or arguments.size or arguments.scheme or mark) and arguments.out == OUT:
+        # Of scenes that are no more.
+        for path in set(OUT.glob("*.png")) - set(camera.taken):
+            path.unlink()
+    size = sum(path.stat().st_size for path in camera.taken)
+    print(f"{len(camera.taken)} pictures in {arguments.out}, {size / 1e6:.1f} MB")
 
 
 if __name__ == "__main__":

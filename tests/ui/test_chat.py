@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication
 from pytestqt.qtbot import QtBot
 
 from tests.conftest import EngineMaker
+from tests.made_saes import make_sae
 from tests.ui.conftest import StageMaker
 from tests.ui.look import answer, chat_of, send, text_of, until
 from tests.ui.stage import Stage
@@ -79,13 +82,20 @@ def test_stopping_keeps_what_was_written_and_frees_the_lane(qtbot: QtBot, stage:
     assert chat.session.messages[3].details["finish_reason"] in ("length", "stop")
 
 
-def test_the_stop_button_stops(qtbot: QtBot, stage: Stage) -> None:
+def test_the_stop_button_stops_and_the_answer_says_what_steered_it(qtbot: QtBot, stage: Stage, tmp_path: Path) -> None:
+    saes = stage.engine.saes
+    saes.import_local(make_sae(tmp_path / "made", layer=1), sae_id="made")
+    saes.attach("made")
+    saes.set_steering_batch({3: 4.0, 5: -2.0})
     chat = chat_of(stage, qtbot, tokens=0)
     send(chat, qtbot, "never stop")
     until(qtbot, lambda: chat.session.messages[-1].content)
     chat.composer.button.click()
     until(qtbot, lambda: not chat.busy)
     assert chat.session.messages[1].details["finish_reason"] == "stopped"
+    view = answer(chat, 1)
+    assert view.steering.isVisible()
+    assert view.steering.text() == "steered by hand: 2 features"
 
 
 def test_a_prompt_that_does_not_fit_is_given_back_with_the_reason(qtbot: QtBot, stage: Stage) -> None:

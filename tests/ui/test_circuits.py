@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QLabel
+from PySide6.QtWidgets import QApplication, QLabel, QScrollArea
 from pytestqt.qtbot import QtBot
 
 from engine.documents.evidence import claims_causation
@@ -302,6 +302,25 @@ def test_the_window_may_be_small(page: CircuitsPage, engine: Engine, qtbot: QtBo
     window = page.window()
     window.resize(*size)
     until(qtbot, lambda: window.size().toTuple() == size)
+
+
+def test_a_serving_circuit_fits_into_the_window_whatever_is_said_of_it(
+    page: CircuitsPage, engine: Engine, qtbot: QtBot
+) -> None:
+    attach_both(engine)
+    key = imported(page, engine, qtbot, circuit())
+    engine.circuits.activate(key)
+    until(qtbot, lambda: page.card.marks() == ["serving"] and page.claims.widgets())
+    area = next(each for each in page.findChildren(QScrollArea) if each.objectName() == "page")
+    drawing = page.card.drawing
+    QApplication.processEvents()
+    assert area.verticalScrollBar().maximum() == 0
+    before = drawing.view.size()
+    drawing.view.noticed.emit("Layer 1: #1 " + "a long label that is told in full · " * 4)
+    QApplication.processEvents()
+    # What is said has its place: a drawing that moved under the mouse would be hard to point at.
+    assert drawing.view.size() == before
+    assert area.verticalScrollBar().maximum() == 0
 
 
 def test_a_node_leads_to_its_feature_where_its_layer_has_its_sae(

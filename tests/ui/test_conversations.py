@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QLineEdit
 from pytestqt.qtbot import QtBot
@@ -9,11 +11,13 @@ from pytestqt.qtbot import QtBot
 from engine.engine import Engine
 from engine.library.records import StoredMessage
 from tests.conftest import EngineMaker
+from tests.made_saes import make_sae
 from tests.ui.conftest import StageMaker
 from tests.ui.look import answer, chat_of, send, text_of, until
 from tests.ui.stage import Stage
 from ui.frame import CHAT
 from ui.pages.chat import ChatPage
+from ui.steering_words import report_words
 
 
 def keep(engine: Engine, title: str, *contents: str, system: str = "") -> int:
@@ -90,11 +94,16 @@ def test_the_search_looks_into_titles_and_messages(
     until(qtbot, lambda: chat.conversations.titles() == ["Cats", "Boats"])
     chat.conversations.search.setText("WATER")
     until(qtbot, lambda: chat.conversations.titles() == ["Boats"])
+    beside = {"content": "An umbrella.", "details": {}}
+    answer_of_two = StoredMessage("assistant", "A hat.", {"plain": beside})
+    engine.library.conversations.create("Rain", "", [StoredMessage("user", "what do I take", {}), answer_of_two])
+    chat.conversations.search.setText("umbrella")
+    until(qtbot, lambda: chat.conversations.titles() == ["Rain"])
     chat.conversations.search.setText("zebra")
     until(qtbot, lambda: chat.conversations.titles() == [])
     assert chat.conversations.empty.text() == "Nothing found."
     chat.conversations.search.clear()
-    until(qtbot, lambda: chat.conversations.titles() == ["Cats", "Boats"])
+    until(qtbot, lambda: chat.conversations.titles() == ["Rain", "Cats", "Boats"])
 
 
 def test_a_title_is_changed_in_its_row(qtbot: QtBot, make_engine: EngineMaker, make_stage: StageMaker) -> None:
@@ -180,10 +189,14 @@ def test_deleting_a_conversation_ends_its_answer_for_good(
     assert saved(stage) == []
 
 
-def test_closing_the_window_keeps_what_was_written(
-    qtbot: QtBot, make_engine: EngineMaker, make_stage: StageMaker
+def test_closing_the_window_keeps_what_was_written_and_what_steered_it(
+    qtbot: QtBot, make_engine: EngineMaker, make_stage: StageMaker, tmp_path: Path
 ) -> None:
-    stage = make_stage(make_engine())
+    engine = make_engine()
+    engine.saes.import_local(make_sae(tmp_path / "made", layer=1), sae_id="made")
+    engine.saes.attach("made")
+    engine.saes.set_steering(3, 4.0)
+    stage = make_stage(engine)
     chat = chat_of(stage, qtbot, tokens=0)
     send(chat, qtbot, "never stop")
     until(qtbot, lambda: chat.session.messages[-1].content)
@@ -195,6 +208,7 @@ def test_closing_the_window_keeps_what_was_written(
     assert [m.role for m in record.messages] == ["user", "assistant"]
     assert record.messages[1].content
     assert record.messages[1].details["finish_reason"] == "stopped"
+    assert report_words(record.messages[1].details) == "steered by hand: 1 feature"
 
 
 def test_nothing_is_kept_of_a_turn_that_was_refused(

@@ -14,6 +14,7 @@ from PySide6.QtGui import QGuiApplication, QImage, QTextDocument
 from PySide6.QtWidgets import QFileDialog
 from pytestqt.qtbot import QtBot
 
+from app.demo.index import STATE_KEY
 from engine.engine import Engine
 from engine.errors import DownloadFailed
 from engine.events import Event, ModelLoadProgress, ModelsChanged
@@ -337,6 +338,27 @@ def test_a_demo_model_without_its_pack_offers_it(
     until(qtbot, lambda: attach.button.text() == "Add the demo pack")
     attach.button.click()
     # The resident model was read before it became the demo's, and it is the same row all the same.
+    until(qtbot, lambda: attach.button.text() == "Attach “Demo: layers 10, 15 and 20”")
+
+
+def test_an_older_demo_pack_offers_its_update(
+    qtbot: QtBot, make_engine: EngineMaker, make_stage: StageMaker, tmp_path: Path
+) -> None:
+    engine = make_engine()
+    (record,) = engine.shelf.list()
+    engine.library.models.update(record.id, source=ModelSource.DEMO)
+    engine.saes.import_local(make_sae(tmp_path / "made", layer=1), sae_id="made-sae")
+    engine.saes.save_set("Demo: layers 10, 15 and 20", [("made-sae", 1)])
+    engine.library.state.set(STATE_KEY, {"digest": "0", "version": "2"})
+
+    def install(_progress: Progress) -> None:
+        engine.library.state.set(STATE_KEY, {"digest": "1", "version": "3"})
+
+    stage = make_stage(engine, install_demo=install)
+    attach = stage.window.home.steps.attach
+    until(qtbot, lambda: attach.button.text() == "Update the demo pack")
+    assert attach.words.text().startswith("The demo's SAEs and documents here are of an older version.")
+    attach.button.click()
     until(qtbot, lambda: attach.button.text() == "Attach “Demo: layers 10, 15 and 20”")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 
 import pytest
@@ -12,19 +13,20 @@ from pytestqt.qtbot import QtBot
 
 from engine.actions.downloading.transfer import CANCELLED
 from engine.library.records import EngineKind, ModelSource, ModelStatus, NewModel
+from engine.models.engines import gguf_engine
 from tests.conftest import EngineMaker
-from tests.gguf_files import build_gguf
+from tests.gguf_files import build_gguf, quantise
 from tests.hub import StandInHub
 from tests.ui.conftest import StageMaker
 from tests.ui.drops import drag_away, drag_over, drop
-from tests.ui.look import until
+from tests.ui.look import plain, until
 from tests.ui.stage import Stage
 from tests.ui.test_home import held_load
 from ui import shelf_words as words
 from ui.frame import MODELS
 from ui.pages import models as models_page
 from ui.pages.models import ModelsPage
-from ui.widgets.add_models import FILES, FOUND
+from ui.widgets.add_models import FOUND
 from ui.widgets.basics import Button
 from ui.widgets.model_row import ModelRow
 
@@ -122,14 +124,102 @@ def test_files_that_went_away_are_said_instead_of_an_estimate(
 def test_a_gguf_without_its_engine_says_what_is_missing(
     qtbot: QtBot, make_engine: EngineMaker, make_stage: StageMaker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(models_page, "is_installed", lambda: False)
+    monkeypatch.setattr("engine.models.llamacpp.availability.is_installed", lambda: False)
     engine = make_engine(folder=None)
     engine.library.models.add(NewModel("small:Q4_1", ModelSource.LOCAL, EngineKind.LLAMACPP, local_path="/x.gguf"))
     page = open_page(make_stage(engine), qtbot)
     until(qtbot, lambda: page.rows)
     assert badges(page, "small:Q4_1") == ["llama.cpp", "on the disk", "cannot run here"]
     assert not row(page, "small:Q4_1").load_button.isEnabled()
-    assert "pip install llama-cpp-python" in page.missing.words()
+    assert row(page, "small:Q4_1").load_button.toolTip().startswith("GGUF files cannot be run yet")
+    # The words of the command ``doctor``.
+    assert page.missing.words() == gguf_engine().in_words() and "make gguf" in page.missing.words()
+
+
+def test_a_gguf_says_what_its_header_holds_before_and_after_it_is_added(
+    qtbot: QtBot, make_engine: EngineMaker, make_stage: StageMaker, tiny_checkpoint: Path, tmp_path: Path
+) -> None:
+    whole = build_gguf(tiny_checkpoint, tmp_path / "tiny-F32.gguf")
+    bare = build_gguf(tiny_checkpoint, tmp_path / "plain" / "plain.gguf", chat_template=None)
+    small = quantise(bare, tmp_path / "plain-Q4_1.gguf", "Q4_1")
+    split = build_gguf(tiny_checkpoint, tmp_path / "parts" / "parts-F32.gguf", max_tensors=15)
+    page = open_page(make_stage(make_engine(folder=None)), qtbot)
+    for file, name, about in (
+        (whole, "tiny:F32", "llama.cpp · F32 · llama · 63 K parameters · window 2,048 · chat template · 0.3 MB"),
+        (small, "plain:Q4_1", "llama.cpp · Q4_1 · llama · 63 K parameters · window 2,048 · no chat template · 0.1 MB"),
+        (
+            split,
+            "parts:F32",
+            "llama.cpp · F32 · llama · 63 K parameters · window 2,048 · chat template · 0.3 MB · 3 files",
+        ),
+    ):
+        page.look_at(str(file))
+        until(qtbot, lambda name=name: [offer.name for offer in page.add.local] == [name])
+        assert plain(page.add.local[0].about) == about
+        page.add.local[0].buttons[0].click()
+        until(qtbot, lambda name=name: any(each.view.name == name for each in page.rows.values()))
+        until(qtbot, lambda: page.add.local == [])
+    assert plain(row(page, "tiny:F32").facts.text()) == (
+        "llama · 63 K parameters · window 2,048 · chat template · 0.3 MB on disk · about 0.3 MB in memory · "
+        "from this computer"
+    )
+    assert "window 2,048 · no chat template · 0.1 MB on disk" in plain(row(page, "plain:Q4_1").facts.text())
+    assert badges(page, "plain:Q4_1") == ["llama.cpp", "on the disk"]  # its name says the quantisation
+    # No weight was read for any of it.
+    assert page._engine.shelf.resident is None
+    page.look_at(str(whole))
+    until(qtbot, lambda: page.add.local)
+    assert page.add.local[0].note == "on the shelf as tiny:F32" and page.add.local[0].buttons == ()
+
+
+def test_a_broken_file_is_refused_in_words(
+    qtbot: QtBot, make_engine: EngineMaker, make_stage: StageMaker, tiny_checkpoint: Path, tmp_path: Path
+) -> None:
+    whole = build_gguf(tiny_checkpoint, tmp_path / "tiny-F32.gguf")
+    cut = tmp_path / "cut-F32.gguf"
+    cut.write_bytes(whole.read_bytes()[:-1])
+    page = open_page(make_stage(make_engine(folder=None)), qtbot)
+    page.look_at(str(cut))
+    until(qtbot, lambda: "cut short" in page.notice.words())
+    assert "Download the missing or damaged files again." in page.notice.words() and page.add.local == []
+
+
+def test_a_split_set_is_copied_and_the_copy_can_be_cancelled(
+    qtbot: QtBot,
+    make_engine: EngineMaker,
+    make_stage: StageMaker,
+    tiny_checkpoint: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    split = build_gguf(tiny_checkpoint, tmp_path / "parts-F32.gguf", max_tensors=15)
+    engine = make_engine(folder=None)
+    page = open_page(make_stage(engine), qtbot)
+    begun, go_on = threading.Event(), threading.Event()
+    count_block = models_page.Copying.check
+
+    def held(copying: models_page.Copying) -> None:
+        begun.set()
+        go_on.wait(60)
+        count_block(copying)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(models_page.Copying, "check", held)
+        page.look_at(str(split))
+        until(qtbot, lambda: page.add.local)
+        page.add.local[0].buttons[1].click()
+        until(qtbot, begun.is_set)
+        assert page.add.copy_stage.full_text() == "Copying parts-F32-00001-of-00003.gguf: 0.0 MB are here"
+        assert not page.add.local[0].buttons[1].isEnabled()
+        page.add.copy_cancel.click()
+        go_on.set()
+        until(qtbot, lambda: "was cancelled" in page.notice.words())
+    assert page.rows == {} and not page.add.copy_stage.isVisible()
+    page.add.local[0].buttons[1].click()
+    until(qtbot, lambda: page.rows)
+    kept = Path(row(page, "parts:F32").view.local_path or "")
+    assert kept.is_relative_to(engine.library.path.parent / "models") and len(list(kept.parent.glob("*.gguf"))) == 3
+    assert "on disk" in plain(row(page, "parts:F32").facts.text())
 
 
 # --- away -------------------------------------------------------------------------------------------------------------
@@ -171,15 +261,23 @@ def test_folders_and_files_are_chosen_in_dialogs(
     qtbot: QtBot, make_engine: EngineMaker, make_stage: StageMaker, tiny_checkpoint: Path
 ) -> None:
     page = open_page(make_stage(make_engine(folder=None)), qtbot)
-    page.add.show_tab(FILES)
     page.add.pick_folder.emit()
     dialog = page.dialog
     assert dialog is not None and dialog.fileMode() == QFileDialog.FileMode.Directory
     dialog.setDirectory(str(tiny_checkpoint.parent))
     dialog.selectFile(str(tiny_checkpoint))
     dialog.accept()
+    until(qtbot, lambda: page.add.local)
+    (offer,) = page.add.local
+    assert offer.name == "tiny-llama" and offer.isVisible() and page.rows == {}
+    assert plain(offer.about) == (
+        "transformers · LlamaForCausalLM · 63 K parameters · window 2,048 · chat template · 0.3 MB"
+    )
+    assert [each.text() for each in offer.buttons] == ["Add", "Add a copy"]
+    offer.buttons[0].click()
     until(qtbot, lambda: page.notice.words() == "tiny-llama is on the shelf.")
     until(qtbot, lambda: [each.view.name for each in page.rows.values()] == ["tiny-llama"])
+    assert page.add.local == []
     press(page, "Load it")
     until(qtbot, lambda: badges(page, "tiny-llama")[-1] == "loaded")
     page.add.pick_file.emit()
@@ -255,7 +353,7 @@ def test_a_repository_is_looked_at_downloaded_and_loaded(
     stage = make_stage(make_engine(folder=None))
     page = open_page(stage, qtbot)
     look_at(page, qtbot, f"https://huggingface.co/{REPO}")
-    assert page.add.hub_about.text().startswith(f"{REPO} · LlamaForCausalLM")
+    assert plain(page.add.hub_about.text()).startswith(f"{REPO} · LlamaForCausalLM")
     offer = page.add.offers[0]
     assert offer.name == "Checkpoint, as stored"
     assert "to download" in offer.about and "in memory:" in offer.about and "weights" in offer.about
@@ -265,6 +363,30 @@ def test_a_repository_is_looked_at_downloaded_and_loaded(
     until(qtbot, lambda: page.notice.words() == "tiny-llama is here.")
     press(page, "Load it")
     until(qtbot, lambda: badges(page, "tiny-llama")[-1] == "loaded")
+
+
+def test_the_ggufs_of_a_repository_are_offered_with_what_the_hub_read_in_them(
+    qtbot: QtBot,
+    make_engine: EngineMaker,
+    make_stage: StageMaker,
+    hub: StandInHub,
+    tiny_checkpoint: Path,
+    tmp_path: Path,
+) -> None:
+    whole = build_gguf(tiny_checkpoint, tmp_path / "tiny-F32.gguf")
+    small = quantise(whole, tmp_path / "tiny-Q8_0.gguf", "Q8_0")
+    hub.add("acme/tiny-GGUF", {file.name: file.read_bytes() for file in (whole, small)})
+    hub.repos["acme/tiny-GGUF"].gguf = {"total": 62_752, "architecture": "llama", "context_length": 2048}
+    page = open_page(make_stage(make_engine(folder=None)), qtbot)
+    look_at(page, qtbot, "acme/tiny-GGUF")
+    assert plain(page.add.hub_about.text()).startswith(
+        "acme/tiny-GGUF · llama · 63 K parameters · window 2,048 · no chat template · 2 files, "
+    )
+    assert [offer.name for offer in page.add.offers] == ["Q8_0", "F32"]
+    page.add.offers[0].button.click()  # type: ignore[union-attr]
+    until(qtbot, lambda: page.rows and badges(page, "tiny-GGUF:Q8_0")[-1] == "on the disk")
+    # The header itself says more than the hub did.
+    assert "llama · 63 K parameters · window 2,048 · chat template" in plain(row(page, "tiny-GGUF:Q8_0").facts.text())
 
 
 def test_a_download_is_paused_gone_on_with_and_cancelled(

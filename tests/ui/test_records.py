@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QFileDialog
 from pytestqt.qtbot import QtBot
 
 from engine.actions.experiments.export import as_json, as_markdown
+from engine.actions.sweeping.export import as_csv
 from engine.library.records import NewExperiment
 from tests.conftest import EngineMaker
 from tests.made_saes import make_sae
@@ -17,7 +18,10 @@ from tests.ui.conftest import StageMaker
 from tests.ui.look import chat_of, send, until
 from tests.ui.stage import Stage
 from ui.chat_state import ChatMessage
-from ui.frame import CHAT, RECORDS
+from ui.frame import CHAT, FEATURES, RECORDS, SWEEP
+from ui.pages.features import CONTRAST, FeaturesPage
+from ui.pages.records import DETAIL
+from ui.pages.sweep import SweepPage
 from ui.record_export import new_record
 from ui.widgets.compare_message import CompareMessage
 
@@ -82,7 +86,7 @@ def test_a_comparison_is_saved_from_the_chat_and_opened(
     stage.window.go(RECORDS, record=summary.id)
     page = stage.window.records
     until(qtbot, lambda: page.view.record == record)
-    assert page.view.told.text() == "tiny-llama · steered by hand: 1 feature"
+    assert page.view.comparison.told.text() == "tiny-llama · steered by hand: 1 feature"
 
 
 def test_records_are_listed_searched_deleted_and_brought_back(qtbot: QtBot, stage: Stage) -> None:
@@ -141,6 +145,102 @@ def test_a_record_is_written_to_a_file(qtbot: QtBot, stage: Stage, tmp_path: Pat
         assert "| Evidence | suggested (attribution-supported) |" in text
         assert "| System prompt | Be brief. |" in text
         assert "steered by the circuit Ships at λ 0.5 (suggested (attribution-supported))" in text
+
+
+def test_what_a_former_record_had_is_not_shown_with_this_one(qtbot: QtBot, stage: Stage) -> None:
+    kept(stage, "Short", settings={}, evidence={}, versions={})
+    kept(stage, "Long")
+    stage.window.show_page(RECORDS)
+    page = stage.window.records
+    until(qtbot, lambda: page.view.record is not None and page.view.record.title == "Long")
+    assert page.view.comparison.facts.values()["System prompt"] == "Be brief."
+    page.list.setCurrentRow(1)
+    until(qtbot, lambda: page.view.record is not None and page.view.record.title == "Short")
+    facts = page.view.comparison.facts.values()
+    assert facts["Model"] == "tiny-llama" and "System prompt" not in facts and "miLLM Desktop" not in facts
+
+
+def test_a_sweep_is_kept_opened_and_exported(
+    qtbot: QtBot, make_engine: EngineMaker, make_stage: StageMaker, tmp_path: Path
+) -> None:
+    engine = make_engine()
+    engine.saes.import_local(make_sae(tmp_path / "made", layer=1), sae_id=SAE)
+    engine.saes.attach(SAE)
+    engine.saes.set_steering_batch({3: 20.0})
+    stage = make_stage(engine)
+    stage.window.show_page(SWEEP)
+    page = stage.window.page(SWEEP)
+    assert isinstance(page, SweepPage)
+    until(qtbot, lambda: page.form.ready and page.run_button.isEnabled())
+    assert not page.keep_button.isEnabled()
+    page.form.prompts.setPlainText("the sea\na garden")
+    page.form.intensities.setText("1, 2")
+    page.form.tokens.setValue(3)
+    page.run_button.click()
+    until(qtbot, lambda: page.outcome is not None)
+    outcome = page.outcome
+    assert outcome is not None
+    page.keep_button.click()
+    until(qtbot, lambda: page.notice.words().startswith("Saved as a record: “Sweep of"))
+    assert not page.keep_button.isEnabled()
+    (summary,) = engine.library.experiments.list()
+    stage.window.go(RECORDS, record=summary.id)
+    records = stage.window.records
+    until(qtbot, lambda: records.view.record is not None)
+    shown = records.view.sweep
+    assert records.view.currentWidget() is shown
+    assert shown.answers.results == list(outcome.cells)
+    assert shown.answers.table.sweep.rowCount() == 3
+    assert shown.told.text() == "tiny-llama · 6 of 6 answers"
+    assert "Tokens per answer: 3" in shown.facts.toPlainText() and "torch" in shown.facts.toPlainText()
+    assert records.list.item(0).data(DETAIL).endswith("sweep · tiny-llama")
+    record = records.view.record
+    assert record is not None
+    assert records.csv_button.isVisible()
+    records.write(record, "csv", str(tmp_path / "sweep.csv"))
+    until(qtbot, lambda: "sweep.csv" in records.notice.words())
+    assert (tmp_path / "sweep.csv").read_bytes().decode() == as_csv(outcome, record.versions)
+    records.again_button.click()
+    assert stage.window.open_page == SWEEP
+
+
+def test_a_contrast_is_kept_and_leads_to_its_features(
+    qtbot: QtBot, make_engine: EngineMaker, make_stage: StageMaker, tmp_path: Path
+) -> None:
+    engine = make_engine()
+    engine.saes.import_local(make_sae(tmp_path / "made", layer=1), sae_id=SAE)
+    engine.saes.attach(SAE)
+    stage = make_stage(engine)
+    stage.window.show_page(FEATURES)
+    page = stage.window.page(FEATURES)
+    assert isinstance(page, FeaturesPage)
+    tab = page.contrast
+    page.open_tab(CONTRAST)
+    tab.first.setPlainText("the quick brown fox\nthe sea")
+    tab.second.setPlainText("a lazy dog")
+    tab.cap.setValue(100.0)
+    tab.run_button.click()
+    until(qtbot, lambda: tab.table.rows.rows and tab.keep_button.isEnabled())
+    # The record is of what was read, whatever the fields say by now.
+    tab.first.setPlainText("something else")
+    tab.keep_button.click()
+    until(qtbot, lambda: page.notice.words().startswith("Saved as a record: “Contrast"))
+    (summary,) = engine.library.experiments.list("QUICK")
+    stage.window.go(RECORDS, record=summary.id)
+    records = stage.window.records
+    until(qtbot, lambda: records.view.record is not None)
+    shown = records.view.contrast
+    assert records.view.currentWidget() is shown
+    assert shown.texts[0].toPlainText() == "the quick brown fox\nthe sea"
+    rows = shown.tables[0].rows.rows
+    assert [row.index for row in rows] == [row.feature.index for row in tab.table.rows.rows]
+    assert not records.csv_button.isVisible() and not records.again_button.isVisible()
+    shown.tables[0].chosen.emit(rows[0])
+    assert stage.window.open_page == FEATURES
+    engine.saes.detach(SAE)
+    stage.window.show_page(RECORDS)
+    shown.tables[0].chosen.emit(rows[0])
+    assert records.notice.words() == "Attach made-sae at layer 1 first; then its features can be looked at."
 
 
 def test_a_record_that_cannot_be_written_says_so(qtbot: QtBot, stage: Stage, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from tests.hub import StandInHub
 from tests.made_saes import make_sae
 from tests.ui.conftest import StageMaker
 from tests.ui.drops import drop
-from tests.ui.look import until
+from tests.ui.look import plain, until
 from tests.ui.stage import Stage
 from ui import shelf_words as words
 from ui.frame import SAES
@@ -59,14 +59,14 @@ def press(notice: Notice, words_on_it: str) -> None:
 def test_an_sae_says_what_it_is_and_is_attached_and_detached(qtbot: QtBot, stage: Stage) -> None:
     page = open_page(stage, qtbot)
     one = page.rows["one"]
-    facts = one.facts.text()
+    facts = plain(one.facts.text())
     assert facts.startswith("layer 1 · 64 features · standard · ") and facts.endswith("no labels")
     assert one.figures.text().startswith("L0 ") and "explains" in one.figures.text()
     assert badge(one) == "on the disk" and page.sets.none.isVisible()
     one.attach_button.setFocus()
     qtbot.keyClick(one.attach_button, Qt.Key.Key_Space)
     until(qtbot, lambda: badge(one) == "attached" and one.detach_button.isEnabled())
-    assert "in memory" in one.facts.text()
+    assert "in memory" in plain(one.facts.text())
     assert list(page.sets.sums.rows()) == ["layer 1 · one", "In all"]
     assert not one.delete_button.isEnabled() and one.delete_button.toolTip() == "Detach it first"
     one.detach_button.click()
@@ -183,7 +183,7 @@ def test_labels_are_imported_and_counted(qtbot: QtBot, stage: Stage, tmp_path: P
     assert page.dialog is not None and page.dialog.fileMode() == QFileDialog.FileMode.ExistingFile
     page.dialog.reject()
     page.import_labels("one", str(file))
-    until(qtbot, lambda: page.rows["one"].facts.text().endswith("2 labels"))
+    until(qtbot, lambda: plain(page.rows["one"].facts.text()).endswith("2 labels"))
     assert page.notice.words() == "2 labels of one were read."
 
 

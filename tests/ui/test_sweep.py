@@ -90,9 +90,11 @@ def test_the_table_fills_and_the_means_are_drawn(qtbot: QtBot, stage: Stage, pag
     assert max(value for _, value in page.plot.curves["perplexity"]) == 1.0
     page.table.setCurrentIndex(page.table.sweep.index(1, 2))
     cell = next(each for each in outcome.cells if (each.prompt, each.intensity) == (1, 1.0))
-    assert page.cell_text.toPlainText() == cell.text and page.cell_head.text().startswith("λ 1 · 4 tokens")
+    assert page.answers.cell_text.toPlainText() == cell.text and page.answers.cell_head.text().startswith(
+        "λ 1 · 4 tokens"
+    )
     qtbot.keyClick(page.table, Qt.Key.Key_Left)
-    assert page.cell_head.text().startswith("λ 0.5 · 4 tokens")
+    assert page.answers.cell_head.text().startswith("λ 0.5 · 4 tokens")
     assert dict(stage.engine.desk.state.entry(PLACE).values) == {}
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QObject, QPoint, QRect, QUrl, Slot
+from PySide6.QtCore import QObject, QPoint, QRect, Qt, QUrl, Slot
 from PySide6.QtGui import QDesktopServices, QFileOpenEvent
 from PySide6.QtWidgets import QApplication, QDialog
 from pytestqt.qtbot import QtBot
@@ -89,6 +89,19 @@ def test_it_ends_at_any_step_and_begins_again_from_home_and_settings(stage: Stag
     settings.tour_button.click()  # type: ignore[attr-defined]
     assert panel.place.text() == "1 of 3"
     panel.close_button.click()
+
+
+def test_the_keyboard_leads_through_it_and_out_of_it(stage: Stage, qtbot: QtBot) -> None:
+    window, panel = stage.window, stage.window.tour.panel
+    window.activateWindow()
+    until(qtbot, window.isActiveWindow)
+    window.show_around()
+    assert panel.next_button.hasFocus()
+    qtbot.keyClick(panel.next_button, Qt.Key.Key_Space)
+    assert panel.place.text() == "2 of 3"
+    qtbot.keyClick(window, Qt.Key.Key_Escape)
+    assert panel.isHidden()
+    until(qtbot, lambda: seen(stage) is True)
 
 
 def test_the_window_can_be_used_meanwhile(stage: Stage, qtbot: QtBot) -> None:

@@ -100,6 +100,6 @@ def test_a_sweep_and_a_record_of_the_api_show_in_the_window(qtbot: QtBot, stage:
     kept = api.post("/experiments", json=given).raise_for_status().json()["data"]
     until(qtbot, lambda: records.titles() == ["Sea"] and records.view.record is not None)
     assert records.view.record is not None and records.view.record.id == kept["id"]
-    assert records.view.told.text() == "tiny-llama · not steered"
+    assert records.view.comparison.told.text() == "tiny-llama · not steered"
     api.delete(f"/experiments/{kept['id']}").raise_for_status()
     until(qtbot, lambda: records.titles() == [])

@@ -12,7 +12,7 @@ from engine.events import ConversationsChanged, Event
 from engine.library.records import ConversationRecord, ExperimentRecord
 from ui.chat_session import ChatSession, TurnState
 from ui.chat_state import ChatMessage, ChatOptions
-from ui.frame import HOME, RECORDS, Frame
+from ui.frame import HOME, Frame
 from ui.pages.conversations import ConversationDesk
 from ui.pages.dial_desk import DialDesk
 from ui.pages.first_steps import COMPARED_KEY
@@ -397,8 +397,7 @@ class ChatPage(ChatFrame):
         self.records.keep(self._session.messages, index)
 
     def _on_kept(self, record: ExperimentRecord) -> None:
-        look = Button("Show the records", on_click=lambda: self._frame.go(RECORDS, record=record.id))
-        self.composer.notice.show_words(f"Saved as a record: “{record.title}”", "info", look)
+        self.records.tell(self.composer.notice, record)
 
     def _toggle_colours(self, index: int) -> None:
         message = self._session.messages[index]

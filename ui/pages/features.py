@@ -19,16 +19,20 @@ from ui.frame import MONITOR, STEERING, Frame
 from ui.pages.features_contrast import ContrastTab
 from ui.pages.features_reading import ReadingTab
 from ui.pages.features_seen import SeenTab
+from ui.pages.record_keeping import RecordKeeper
 from ui.widgets.basics import Button, Card, Notice, Surface, column, label, line
 from ui.widgets.feature_detail import FeatureDetail
 from ui.widgets.feature_picker import FeaturePicker
 from ui.widgets.place_box import PlaceBox
+from ui.widgets.scroll_page import PageHead, page_scroll
 from ui.words import count, describe_error
 
 TABS = ("Labels", "Read a text", "Contrast", "Seen live")
 LABELS, READ, CONTRAST, SEEN = range(4)
 DETAIL_WIDTH = 344
 TWO_COLUMNS = 860
+LEAST_CARD, LEAST_DETAIL = 430, 320
+"""Heights below which the page scrolls; the second where the panel stands under the lists."""
 CONTENT_WIDTH = 1560
 ENDINGS = (".csv", ".json", ".jsonl", ".ndjson", ".gz")
 GATE = (
@@ -68,6 +72,9 @@ class FeaturesPage(QWidget):
         for tab in (self.reading, self.contrast, self.seen):
             tab.feature_picked.connect(self.show_feature)
         self.contrast.try_wanted.connect(self._try)
+        self.records = RecordKeeper(frame, self._say_error, self)
+        self.contrast.keep_wanted.connect(self.records.add)
+        self.records.kept.connect(lambda record: self.records.tell(self.notice, record))
         self.seen.monitor_wanted.connect(partial(frame.go, MONITOR))
         self.detail.try_wanted.connect(lambda index, strength: self._try({index: strength}))
         self.detail.colour_wanted.connect(self._colour)
@@ -225,10 +232,7 @@ class FeaturesPage(QWidget):
         texts = column(spacing=1)
         texts.addWidget(label("Features", "title"))
         texts.addWidget(label("What the directions of an SAE stand for, and where they fire.", "muted", wrap=True))
-        head = line()
-        head.addLayout(texts, 1)
-        head.addWidget(self.places, 0, Qt.AlignmentFlag.AlignVCenter)
-        head.addWidget(self.import_button, 0, Qt.AlignmentFlag.AlignVCenter)
+        head = self._head = PageHead(texts, self.places, self.import_button)
         self.gate.body.addWidget(label(GATE, "muted", wrap=True))
         self.gate.body.addLayout(line(self.gate_button, None))
         bar = line(spacing=theme.L)
@@ -241,9 +245,11 @@ class FeaturesPage(QWidget):
         for part in (self.picker, self.reading, self.contrast, self.seen):
             self.stack.addWidget(part)
         card = Card()
+        card.setMinimumHeight(LEAST_CARD)
         card.body.addLayout(bar)
         card.body.addWidget(self.stack, 1)
         side = QScrollArea()
+        side.setAccessibleName("The chosen feature")
         side.setWidgetResizable(True)
         side.setFrameShape(QFrame.Shape.NoFrame)
         side.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
@@ -274,17 +280,18 @@ class FeaturesPage(QWidget):
         outer.addLayout(across)
         body.setLayout(outer)
         whole = column(spacing=0)
-        whole.addWidget(body)
+        whole.addWidget(page_scroll(body))
         self.setLayout(whole)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """The panel beside the lists where there is room, below them where there is not."""
         super().resizeEvent(event)
+        self._head.fit(self.width())
         wide = self.width() >= TWO_COLUMNS
         self._columns.setDirection(QBoxLayout.Direction.LeftToRight if wide else QBoxLayout.Direction.TopToBottom)
         self._side.setMinimumWidth(DETAIL_WIDTH if wide else 0)
         self._side.setMaximumWidth(DETAIL_WIDTH if wide else 16_777_215)
-        self._side.setMaximumHeight(16_777_215 if wide else 240)
+        self._side.setMinimumHeight(0 if wide else LEAST_DETAIL)
 
 
 def _label_files(event: QDropEvent) -> list[Path]:

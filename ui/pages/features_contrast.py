@@ -11,6 +11,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QBoxLayout, QDoubleSpinBox, QLineEdit, QPlainTextEdit, QWidget
 
+from engine.actions.experiments.contrasts import record_of_contrast
 from engine.actions.saes.contrast import DENSITY_CAP, Contrast, ContrastFeature, cluster_document
 from engine.actions.steering.results import ImportOutcome
 from engine.documents.members import MAX_MEMBERS
@@ -86,6 +87,8 @@ class ContrastTab(QWidget):
     feature_picked = Signal(int)
     try_wanted = Signal(object)
     """index → strength."""
+    keep_wanted = Signal(object)
+    """What makes a record of what was found, given the versions: see :meth:`RecordKeeper.add`."""
 
     def __init__(self, engine: Engine, bridge: Bridge) -> None:
         super().__init__()
@@ -95,6 +98,8 @@ class ContrastTab(QWidget):
         self._future: Future[Contrast] | None = None
         self._found: Contrast | None = None
         self._labels: dict[int, FeatureLabel] = {}
+        self._asked_of: tuple[list[list[str]], float] = ([[], []], DENSITY_CAP)
+        """The texts and the cap of what was found; the fields may say others by now."""
         self._asked = 0
         self._toward_a = True
         self.first = _texts("Texts A", "Texts with what you look for, one to a line")
@@ -122,6 +127,8 @@ class ContrastTab(QWidget):
         self.table.selectionModel().selectionChanged.connect(lambda *_what: self._show_choice())
         self.try_button = Button("Add to steering", "plain", "dials", self._try)
         self.save_button = Button("Save as cluster…", "plain", "cluster", self._begin_save)
+        self.keep_button = Button("Save as record", "plain", "book", self._keep)
+        self.keep_button.setToolTip("Keep both sets of texts and the features that differ under Records")
         self.choice = label("", "small", wrap=True)
         self.name = QLineEdit()
         self.name.setPlaceholderText("Name of the cluster")
@@ -158,7 +165,7 @@ class ContrastTab(QWidget):
                 future.cancel()
                 return
             self._future = future
-            self._bridge.when_done(future, lambda found: self._on_found(found, asked), failed, owner=self)
+            self._bridge.when_done(future, lambda found: self._on_found(found, asked, sets, cap), failed, owner=self)
 
         def failed(error: Exception) -> None:
             if asked == self._asked:
@@ -188,7 +195,7 @@ class ContrastTab(QWidget):
 
     # --- inside -----------------------------------------------------------------------------------------------------
 
-    def _on_found(self, found: Contrast, asked: int) -> None:
+    def _on_found(self, found: Contrast, asked: int, sets: list[list[str]], cap: float) -> None:
         if asked != self._asked:
             return
         engine = self._engine
@@ -196,7 +203,7 @@ class ContrastTab(QWidget):
 
         def shown(labels: dict[int, FeatureLabel]) -> None:
             if asked == self._asked:
-                self._future, self._found, self._labels = None, found, labels
+                self._future, self._found, self._labels, self._asked_of = None, found, labels, (sets, cap)
                 self._show_busy(False)
                 self._show_found()
 
@@ -213,6 +220,7 @@ class ContrastTab(QWidget):
             if found.left_out:
                 words += f" {found.left_out} were left out because they fire too often in general."
         self.words.setText(words)
+        self.keep_button.setEnabled(found is not None)
         self.a_button.setText(f"More in A ({len(found.toward_a)})" if found is not None else "More in A")
         self.b_button.setText(f"More in B ({len(found.toward_b)})" if found is not None else "More in B")
         self._show_side(True)
@@ -248,6 +256,12 @@ class ContrastTab(QWidget):
         found, features = self._found, self.chosen()
         if found is not None and features:
             self.try_wanted.emit({each.index: found.strength(each, GENTLE / len(features)) for each in features})
+
+    def _keep(self) -> None:
+        found, labels, ((texts_a, texts_b), cap) = self._found, dict(self._labels), self._asked_of
+        if found is not None:
+            self.keep_button.setEnabled(False)
+            self.keep_wanted.emit(lambda versions: record_of_contrast(found, texts_a, texts_b, cap, labels, versions))
 
     def _begin_save(self) -> None:
         if len(self.chosen()) > MAX_MEMBERS:
@@ -318,7 +332,7 @@ class ContrastTab(QWidget):
         inside.addWidget(self.words)
         inside.addLayout(line(self.a_button, self.b_button, None, spacing=theme.L))
         inside.addWidget(self.table, 1)
-        foot = line(self.try_button, self.save_button)
+        foot = line(self.try_button, self.save_button, self.keep_button)
         foot.addWidget(self.choice, 1)
         inside.addLayout(foot)
         inside.addWidget(self.save_panel)

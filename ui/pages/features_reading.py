@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QCheckBox, QFrame, QPlainTextEdit, QScrollArea, QSplitter, QWidget
 
 from engine.actions.saes.reading import TextReading
@@ -26,6 +27,8 @@ TOP = 10
 """Features read at each token."""
 IN_TIP = 5
 LISTED = 60
+MOST_TEXT = 0.6
+"""Of the height under the field: what the coloured text takes at most."""
 FIELD_HEIGHT = 92
 NOT_READ = "Each word shows here how strongly features fire at it; a click on a word lists which ones."
 
@@ -65,6 +68,11 @@ class ReadingTab(QWidget):
         self._colour: tuple[int, tuple[float, ...]] | None = None
         self._future: Future[TextReading] | None = None
         self._asked = 0
+        self._shared_by_hand = False
+        # Heights are shared once the widths are known.
+        self._soon = QTimer(self)
+        self._soon.setSingleShot(True)
+        self._soon.timeout.connect(self._share_height)
         self.field = QPlainTextEdit()
         self.field.setObjectName("field")
         self.field.setPlaceholderText("Paste a text here to see what fires in it. Ctrl+Enter reads it.")
@@ -215,6 +223,7 @@ class ReadingTab(QWidget):
             for place, (token, value) in enumerate(zip(reading.tokens, values, strict=True))
         ]
         self.chips.show_chips(chips, top)
+        self._soon.start()
 
     def _tip(self, place: int, value: float) -> str:
         assert self._reading is not None
@@ -263,6 +272,24 @@ class ReadingTab(QWidget):
             ]
         )
 
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Share the height anew, unless a person shared it."""
+        super().resizeEvent(event)
+        self._soon.start()
+
+    def _on_moved(self) -> None:
+        self._shared_by_hand = True
+
+    def _share_height(self) -> None:
+        """The text as high as it is, up to :data:`MOST_TEXT` of the height; the table has the rest."""
+        if self._shared_by_hand:
+            return
+        height = self._splitter.height()
+        above = self._upper.height() - self._text.height()
+        text = self.chips.heightForWidth(self._text.viewport().width()) + theme.S
+        wanted = min(above + text, round(height * MOST_TEXT)) if self.reading is not None else height // 2
+        self._splitter.setSizes([wanted, height - wanted])
+
     def _pick(self, row: Strong) -> None:
         self.feature_picked.emit(row.index)
         self.colour(row.index)
@@ -288,7 +315,7 @@ class ReadingTab(QWidget):
         holder.setLayout(held)
         text.setWidget(holder)
         upper = QWidget()
-        above = column(spacing=theme.XS)
+        above = column(spacing=theme.S)
         told = line()
         told.addWidget(self.words, 1)
         told.addWidget(self.clear_colour)
@@ -305,7 +332,7 @@ class ReadingTab(QWidget):
         splitter.setHandleWidth(theme.S)
         splitter.addWidget(upper)
         splitter.addWidget(lower)
-        splitter.setStretchFactor(0, 2)
-        splitter.setStretchFactor(1, 3)
+        splitter.splitterMoved.connect(self._on_moved)
+        self._splitter, self._upper, self._text = splitter, upper, text
         inside.addWidget(splitter, 1)
         self.setLayout(inside)

@@ -49,10 +49,14 @@ _EVENTS = (
 
 @dataclass(frozen=True)
 class Standing:
-    """What the library holds of what the steps need. ``cluster`` is the id of the one that shows the dial."""
+    """What the library holds of what the steps need. ``cluster`` is the id of the one that shows the dial.
+
+    ``older_pack``: the demo's SAEs and documents there are of an earlier version than the program's.
+    """
 
     models: tuple[ModelRecord, ...]
     demo_set: bool
+    older_pack: bool
     cluster: str | None
     compared: bool
 
@@ -66,11 +70,12 @@ class Standing:
 def read_standing(engine: Engine, facts: DemoFacts | None) -> Standing:
     """Ask the library; for a background thread."""
     there = facts is not None and engine.library.attach_sets.get(facts.attach_set) is not None
+    older = facts is not None and facts.is_older is not None and facts.is_older(engine.library)
     cluster = None
     if facts is not None:
         found = {each.record.name: each.record.id for each in engine.clusters.list().clusters}
         cluster = found.get(facts.cluster)
-    return Standing(tuple(engine.shelf.list()), there, cluster, bool(engine.library.state.get(COMPARED_KEY)))
+    return Standing(tuple(engine.shelf.list()), there, older, cluster, bool(engine.library.state.get(COMPARED_KEY)))
 
 
 class FirstStepsGuide(QObject):
@@ -150,7 +155,7 @@ class FirstStepsGuide(QObject):
             self.install_wanted.emit()
 
     def _on_attach(self) -> None:
-        if self._pack_missing:
+        if self._pack_missing or self._pack_older:
             self.install_wanted.emit()
             return
         if self._facts is None or not self._fits_demo:
@@ -205,6 +210,12 @@ class FirstStepsGuide(QObject):
             and not standing.demo_set
         )
 
+    @property
+    def _pack_older(self) -> bool:
+        """Whether the demo model is here with an earlier pack than the program's."""
+        standing = self._standing
+        return standing is not None and standing.demo_model is not None and standing.older_pack
+
     def _show(self) -> None:
         shelf, state = self._engine.shelf, self._engine.desk.state
         resident, attached = shelf.resident, state.attachments
@@ -232,6 +243,9 @@ class FirstStepsGuide(QObject):
         elif self._pack_missing:
             words = "The demo model is here without its SAEs, clusters and circuits. They come with this program."
             card.attach.show_step(words, "Add the demo pack", first=resident is not None)
+        elif self._pack_older:
+            words = "The demo's SAEs and documents here are of an older version. What you made yourself stays."
+            card.attach.show_step(words, "Update the demo pack", first=resident is not None)
         elif self._fits_demo and self._facts is not None:
             words = "SAEs split what happens inside the model into features that can be turned up and down."
             card.attach.show_step(words, f"Attach “{self._facts.attach_set}”", first=True)

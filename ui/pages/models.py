@@ -9,13 +9,13 @@ from typing import Any
 
 import psutil
 from PySide6.QtCore import QTimer
-from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QBoxLayout, QFileDialog, QWidget
 
 from engine.actions.downloading.models import DownloadRequest
 from engine.actions.downloading.preview import ModelPreview
+from engine.actions.importing import LocalModel
 from engine.actions.models import DiskUse, ModelView
-from engine.errors import LoadCancelled, ModelAlreadyExists
+from engine.actions.writing import BLOCK
+from engine.errors import DownloadCancelled, LoadCancelled, ModelAlreadyExists
 from engine.events import (
     Event,
     ModelDownloadComplete,
@@ -31,23 +31,20 @@ from engine.events import (
     SaesChanged,
 )
 from engine.library.records import EngineKind
-from engine.models.llamacpp.availability import REMEDY as GGUF_REMEDY
-from engine.models.llamacpp.availability import is_installed
+from engine.models.engines import EngineState, gguf_engine
 from engine.models.shelf import LoadedModel
 from ui import shelf_words as words
-from ui import theme
 from ui.frame import Frame
 from ui.widgets.add_models import FILES, FOUND, AddModels
-from ui.widgets.basics import Button, Card, Notice, column, label
-from ui.widgets.file_door import FileDoor
+from ui.widgets.basics import Button, Notice
 from ui.widgets.memory_card import MemoryCard
 from ui.widgets.model_row import ModelRow
-from ui.widgets.scroll_page import ScrollPage
+from ui.widgets.shelf_page import ShelfPage
 from ui.words import describe_error
 
-TWO_COLUMNS = 900
 PULSE_MS = 2000
 CANCELLED = "download_cancelled"
+EMPTY = "Nothing is here yet. Add a model below."
 DROP_WORDS = "Drop a checkpoint folder or a GGUF file to put it on the shelf"
 
 
@@ -56,35 +53,56 @@ def may_be_model(path: Path) -> bool:
     return path.is_dir() or path.suffix.lower() == ".gguf"
 
 
-class ModelsPage(ScrollPage):
+class Copying:
+    """A copy into the data folder that is under way: how far it is, and whether to go on. Asked between blocks."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.bytes = 0
+        self.cancelled = False
+
+    def check(self) -> None:
+        """Count a block. Raises :class:`DownloadCancelled` once it shall end."""
+        if self.cancelled:
+            raise DownloadCancelled(f"The copy of {self.name} was cancelled.")
+        self.bytes += BLOCK
+
+    def in_words(self) -> str:
+        """How far it is."""
+        return f"Copying {self.name}: {words.size(self.bytes)} are here"
+
+
+class ModelsPage(ShelfPage):
     """Joins the cards to the engine's models."""
 
     def __init__(self, frame: Frame) -> None:
-        super().__init__("Models", "One model is in memory at a time; the others wait on the disk.")
+        super().__init__(
+            "Models",
+            "One model is in memory at a time; the others wait on the disk.",
+            empty=EMPTY,
+            drop_words=DROP_WORDS,
+            wanted=may_be_model,
+        )
         self._engine = frame.engine
         self._bridge = frame.bridge
         self._frame = frame
         self.rows: dict[int, ModelRow] = {}
         self.views: list[ModelView] = []
-        self.gguf = is_installed()
-        self.notice = Notice()
-        self.shelf = Card("On the shelf")
-        self.empty = label("Nothing is here yet. Add a model below.", "muted", wrap=True)
+        self.gguf = gguf_engine()
         self.missing = Notice(closable=False)
         self.memory = MemoryCard()
         self.add = AddModels()
-        self.dialog: QFileDialog | None = None
-        self.door = FileDoor(self, DROP_WORDS, may_be_model)
-        self._list = column(spacing=2)
+        self._copying: Copying | None = None
         self._reading = self._again = False
-        self._build()
+        self._lay_out(self.add, self.memory, self.missing)
         self.door.dropped.connect(self._on_dropped)
         self.add.preview_wanted.connect(self.preview)
         self.add.download.connect(self.download)
         self.add.look.connect(self.look_around)
         self.add.take.connect(self.import_path)
-        self.add.pick_folder.connect(lambda: self._pick(folder=True))
-        self.add.pick_file.connect(lambda: self._pick(folder=False))
+        self.add.cancel_copy.connect(self._cancel_copy)
+        self.add.pick_folder.connect(lambda: self._pick_folder("Choose a folder with a checkpoint", self.look_at))
+        self.add.pick_file.connect(lambda: self._pick_file("Choose a GGUF file", ["GGUF files (*.gguf)"], self.look_at))
         self.add.tabs.idClicked.connect(self._on_tab)
         self._pulse = QTimer(self)
         self._pulse.setInterval(PULSE_MS)
@@ -129,10 +147,13 @@ class ModelsPage(ScrollPage):
             self._again = True
             return
         self._reading = True
-        self._bridge.run_in_background(self._engine.models.list, self._on_views, self._on_list_error, owner=self)
+        self._bridge.run_in_background(
+            lambda: (self._engine.models.list(), gguf_engine()), self._on_views, self._on_list_error, owner=self
+        )
 
-    def _on_views(self, views: list[ModelView]) -> None:
+    def _on_views(self, found: tuple[list[ModelView], EngineState]) -> None:
         self._reading = False
+        views, self.gguf = found
         self.show_views(views)
         self._read_disk()
         if self._again:
@@ -147,31 +168,23 @@ class ModelsPage(ScrollPage):
         """Show these: the loaded one first, what is under way next, then by name."""
         order = {"loaded": 0, "loading": 0, "downloading": 1}
         self.views = sorted(views, key=lambda each: (order.get(each.status, 2), each.name.casefold(), each.id))
-        kept = {view.id for view in views}
-        for gone in [number for number in self.rows if number not in kept]:
-            row = self.rows.pop(gone)
-            self._list.removeWidget(row)
-            row.hide()
-            row.deleteLater()
+        by_id = {view.id: view for view in self.views}
+        self._arrange(self.rows, by_id, lambda number: self._make_row(by_id[number]))
         loading = self._engine.shelf.loading
-        for place, view in enumerate(self.views):
-            row = self.rows.get(view.id) or self._make_row(view)
-            if self._list.indexOf(row) != place:
-                self._list.removeWidget(row)
-                self._list.insertWidget(place, row)
-            runnable = self.gguf or view.engine != EngineKind.LLAMACPP.value
-            row.show_view(view, loading, runnable=runnable, busy=loading is not None)
-        self.empty.setVisible(not views)
-        lacking = not self.gguf and any(view.engine == EngineKind.LLAMACPP.value for view in views)
-        if lacking:
-            self.missing.show_words(f"GGUF files are run by llama.cpp, which is not installed. {GGUF_REMEDY}", "warn")
-        else:
+        wants_gguf = False
+        for view in self.views:
+            gguf = view.engine == EngineKind.LLAMACPP.value
+            wants_gguf = wants_gguf or gguf
+            lacking = self.gguf.problem if gguf else None
+            self.rows[view.id].show_view(view, loading, lacking=lacking, busy=loading is not None)
+        if self.gguf.usable:
             self.missing.hide()
+        else:
+            self.missing.show_words(self.gguf.in_words(), "warn" if wants_gguf else "info")
         self._show_memory()
 
     def _make_row(self, view: ModelView) -> ModelRow:
-        row = self.rows[view.id] = ModelRow(view)
-        self._list.addWidget(row)
+        row = ModelRow(view)
         row.load.connect(self.load)
         row.unload.connect(self._unload)
         row.cancel_load.connect(lambda _id: self._run(self._engine.loader.cancel))
@@ -184,6 +197,8 @@ class ModelsPage(ScrollPage):
 
     def _on_pulse(self) -> None:
         self._show_memory()
+        if self._copying is not None:
+            self.add.show_copying(self._copying.in_words())
         # Events come with bytes; a download that stands still sends none.
         for number, row in self.rows.items():
             if row.view.status == "downloading" and (state := self._engine.models.downloads.state(number)) is not None:
@@ -293,17 +308,9 @@ class ModelsPage(ScrollPage):
             if view.status == "downloading"
             else words.deletion(view)
         )
-        self.notice.show_words(
-            asked,
-            "warn",
-            Button(verb, "primary", on_click=lambda: self._delete(model_id, view.name)),
-            Button("Keep it", on_click=self.notice.hide),
-        )
-        self.ensureWidgetVisible(self.notice)
+        self._ask(asked, verb, lambda: self._delete(model_id, view.name))
 
     def _delete(self, model_id: int, name: str) -> None:
-        self.notice.hide()
-
         def done(freed: int) -> None:
             room = f" {words.size(freed)} are free again." if freed else ""
             self._say(f"{name} is gone from the shelf.{room}")
@@ -360,19 +367,58 @@ class ModelsPage(ScrollPage):
             self._engine.models.find_on_disk, self.add.show_found, self._on_coming_in, owner=self
         )
 
-    def import_path(self, path: str) -> None:
-        """Put a checkpoint folder or a GGUF file on the shelf, by reference."""
-        self.notice.show_words(f"Looking at {path}…", "info")
+    def look_at(self, path: str) -> None:
+        """Say what lies at ``path``, before it is put on the shelf."""
+        self._say(f"Looking at {path}…")
+        self.add.show_local(None)
+
+        def done(found: LocalModel) -> None:
+            self.notice.hide()
+            self.add.show_local(found)
+            self.add.show_tab(FILES)
+
+        self._bridge.run_in_background(
+            lambda: self._engine.models.look_at(Path(path)), done, self._on_coming_in, owner=self
+        )
+
+    def import_path(self, path: str, copy: bool = False) -> None:
+        """Put a checkpoint folder or a GGUF file on the shelf: where it lies, or as a copy in the data folder."""
+        if copy and self._copying is not None:
+            self.notice.show_words("A copy is under way; cancel it, or wait until it is done.", "warn")
+            return
+        copying = Copying(Path(path).name)
+        if copy:
+            self._copying = copying
+            self.add.show_copying(copying.in_words())
+        else:
+            self._say(f"Looking at {path}…")
 
         def done(view: ModelView) -> None:
             self._say(f"{view.name} is on the shelf.", self._load_button(view.id))
+            self.add.show_local(None)
             self.refresh()
             if self.add.found:
                 self.look_around()
 
+        def ended(then: Callable[[Any], None]) -> Callable[[Any], None]:
+            def and_then(outcome: Any) -> None:
+                if self._copying is copying:
+                    self._copying = None
+                    self.add.show_copying(None)
+                then(outcome)
+
+            return and_then
+
         self._bridge.run_in_background(
-            lambda: self._engine.models.import_local(Path(path)), done, self._on_coming_in, owner=self
+            lambda: self._engine.models.import_local(Path(path), copy=copy, check=copying.check),
+            ended(done),
+            ended(self._on_coming_in),
+            owner=self,
         )
+
+    def _cancel_copy(self) -> None:
+        if self._copying is not None:
+            self._copying.cancelled = True
 
     def _on_dropped(self, paths: list[Path]) -> None:
         for path in paths:
@@ -382,19 +428,6 @@ class ModelsPage(ScrollPage):
         if place == FOUND and not self.add.found:
             self.look_around()
 
-    def _pick(self, *, folder: bool) -> None:
-        dialog = QFileDialog(self, "Choose a folder with a checkpoint" if folder else "Choose a GGUF file")
-        if folder:
-            dialog.setFileMode(QFileDialog.FileMode.Directory)
-            dialog.setOption(QFileDialog.Option.ShowDirsOnly, True)
-        else:
-            dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
-            dialog.setNameFilters(["GGUF files (*.gguf)", "All files (*)"])
-        dialog.fileSelected.connect(self.import_path)
-        dialog.finished.connect(dialog.deleteLater)
-        self.dialog = dialog
-        dialog.open()
-
     def arrive(self, *, add: bool = False) -> None:
         """Another page may lead to the ways a model comes in."""
         self._show_memory()
@@ -402,10 +435,11 @@ class ModelsPage(ScrollPage):
             self.add.show_tab(FILES)
             self.ensureWidgetVisible(self.add)
 
-    # --- messages ---------------------------------------------------------------------------------------------------
+    def prepare_to_close(self) -> None:
+        """What is being copied is not wanted any more."""
+        self._cancel_copy()
 
-    def _say(self, said: str, *actions: QWidget) -> None:
-        self.notice.show_words(said, "info", *actions)
+    # --- messages ---------------------------------------------------------------------------------------------------
 
     def _load_button(self, model_id: int) -> Button:
         return Button("Load it", on_click=lambda: self.load(model_id))
@@ -414,7 +448,8 @@ class ModelsPage(ScrollPage):
         self._bridge.run_in_background(task, lambda _done: self.refresh(), self._on_error, owner=self)
 
     def _on_coming_in(self, error: Exception) -> None:
-        tone = "info" if isinstance(error, ModelAlreadyExists) else "bad"
+        expected = isinstance(error, ModelAlreadyExists | DownloadCancelled)
+        tone = "info" if expected else "bad"
         self.notice.show_words(describe_error(error), tone)
         self.ensureWidgetVisible(self.notice)
 
@@ -425,31 +460,3 @@ class ModelsPage(ScrollPage):
     def refresh_rows(self) -> None:
         """Show the rows as the shelf stands, without reading it."""
         self.show_views(self.views)
-
-    # --- layout -----------------------------------------------------------------------------------------------------
-
-    def _build(self) -> None:
-        self.shelf.body.addWidget(self.missing)
-        self.shelf.body.addWidget(self.empty)
-        self.shelf.body.addLayout(self._list)
-        self.shelf.body.addStretch(1)
-        self._columns = QBoxLayout(QBoxLayout.Direction.LeftToRight)
-        self._columns.setSpacing(theme.L)
-        left, right = column(spacing=theme.L), column(spacing=0)
-        left.addWidget(self.shelf)
-        left.addWidget(self.add)
-        left.addStretch(1)
-        right.addWidget(self.memory)
-        right.addStretch(1)
-        self._columns.addLayout(left, 5)
-        self._columns.addLayout(right, 2)
-        self.inside.addWidget(self.notice)
-        self.inside.addLayout(self._columns)
-        self.inside.addStretch(1)
-        self.empty.hide()
-
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        """Side by side where there is room, one under the other where there is not."""
-        super().resizeEvent(event)
-        wide = self.width() >= TWO_COLUMNS
-        self._columns.setDirection(QBoxLayout.Direction.LeftToRight if wide else QBoxLayout.Direction.TopToBottom)

@@ -1,16 +1,17 @@
-"""Saving a comparison of the chat as a record, in the background."""
+"""Saving a comparison, a sweep or a contrast as a record, in the background."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 
 from PySide6.QtCore import QObject, Signal
 
-from engine.library.records import ExperimentRecord
+from engine.library.records import ExperimentRecord, NewExperiment
 from ui.chat_state import ChatMessage
-from ui.frame import Frame
+from ui.frame import RECORDS, Frame
 from ui.record_export import new_record
+from ui.widgets.basics import Button, Notice
 
 PACKAGES = ("torch", "transformers", "llama-cpp-python")
 """Their versions go into a record, where they are installed: another one may write other words."""
@@ -28,7 +29,7 @@ def versions_now(own: dict[str, str]) -> dict[str, str]:
 
 
 class RecordKeeper(QObject):
-    """Writes records for the chat page."""
+    """Writes records for a page."""
 
     kept = Signal(object)
     """The :class:`ExperimentRecord` that was saved."""
@@ -40,10 +41,19 @@ class RecordKeeper(QObject):
 
     def keep(self, messages: Sequence[ChatMessage], index: int, title: str | None = None) -> None:
         """Save the comparison at ``index``."""
-        engine, own = self._frame.engine, dict(self._frame.services.versions)
         frozen = [message.copied() for message in messages[: index + 1]]
+        self.add(lambda versions: new_record(frozen, index, versions, title=title))
+
+    def add(self, make: Callable[[Mapping[str, str]], NewExperiment]) -> None:
+        """Save the record that ``make`` makes, given the versions of now."""
+        engine, own = self._frame.engine, dict(self._frame.services.versions)
 
         def save() -> ExperimentRecord:
-            return engine.experiments.add(new_record(frozen, index, versions_now(own), title=title))
+            return engine.experiments.add(make(versions_now(own)))
 
         self._frame.bridge.run_in_background(save, self.kept.emit, self._on_error, owner=self)
+
+    def tell(self, notice: Notice, record: ExperimentRecord) -> None:
+        """Say that it is kept, with the way to it."""
+        look = Button("Show the records", on_click=lambda: self._frame.go(RECORDS, record=record.id))
+        notice.show_words(f"Saved as a record: “{record.title}”", "info", look)

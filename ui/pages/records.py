@@ -1,4 +1,4 @@
-"""Saved comparisons: the list, one opened with both answers, export as Markdown and JSON, deletion with undo."""
+"""Records: the list, one opened, export as Markdown, JSON and (sweeps) CSV, deletion with undo."""
 
 from __future__ import annotations
 
@@ -9,44 +9,46 @@ from pathlib import Path
 from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QSize, Qt, QTimer
 from PySide6.QtGui import QFontMetrics, QPainter, QResizeEvent
 from PySide6.QtWidgets import (
-    QBoxLayout,
     QFileDialog,
-    QFrame,
     QHBoxLayout,
     QLineEdit,
     QListWidget,
     QListWidgetItem,
-    QScrollArea,
     QStyle,
     QStyledItemDelegate,
     QStyleOptionViewItem,
     QWidget,
 )
 
-from engine.actions.experiments.export import as_json, as_markdown, setting_rows, steered_words
+from engine.actions.experiments.export import as_csv, as_json, as_markdown
 from engine.errors import NotFound
 from engine.events import Event, ExperimentsChanged
-from engine.library.records import ExperimentRecord, ExperimentSummary
-from ui import theme
-from ui.frame import CHAT, Frame
-from ui.widgets.basics import Button, Card, CopyButton, ElidedLabel, Notice, Surface, column, label, line
-from ui.widgets.facts import Facts
-from ui.widgets.flow_text import FlowText
-from ui.widgets.markdown_view import MarkdownView
+from engine.library.records import ExperimentRecord, ExperimentSummary, RecordKind
+from ui import plots, theme
+from ui.frame import CHAT, FEATURES, SWEEP, Frame
+from ui.widgets.basics import Button, Notice, Surface, column, label, line
+from ui.widgets.flow import Flow
+from ui.widgets.record_view import RecordView
 from ui.words import describe_error, when
 
 _Index = QModelIndex | QPersistentModelIndex
 LIST_WIDTH = 300
-CONTENT_WIDTH = 1180
-SIDE_BY_SIDE = 640
+NARROW_LIST = 200
+ROOMY = 860
+"""From this width on the list has all of its own."""
 SEARCH_MS = 150
 ID = Qt.ItemDataRole.UserRole
 DETAIL = Qt.ItemDataRole.UserRole + 1
-_LONG = ("Steered side", "Steering report")
-"""Said in full elsewhere in the view."""
 NOTHING_YET = (
-    "Nothing is saved yet. In Chat, turn on Compare, send a message, and choose “Save as record” under the two answers."
+    "Nothing is saved yet. In Chat, turn on Compare, send a message, and choose “Save as record” under the two "
+    "answers. Sweeps and contrasts of texts can be saved, too."
 )
+KIND_WORDS = {RecordKind.COMPARISON: "", RecordKind.SWEEP: "sweep · ", RecordKind.CONTRAST: "contrast · "}
+FORMS: dict[str, tuple[str, Callable[[ExperimentRecord], str]]] = {
+    "md": ("Markdown", as_markdown),
+    "json": ("JSON", as_json),
+    "csv": ("CSV", as_csv),
+}
 
 
 class _RowDelegate(QStyledItemDelegate):
@@ -66,7 +68,8 @@ class _RowDelegate(QStyledItemDelegate):
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         chosen = bool(option.state & QStyle.StateFlag.State_Selected)
         if chosen or option.state & QStyle.StateFlag.State_MouseOver:
-            painter.setPen(Qt.PenStyle.NoPen)
+            focused = bool(option.state & QStyle.StateFlag.State_HasFocus)
+            painter.setPen(look.colour("accent") if focused and chosen else Qt.PenStyle.NoPen)
             painter.setBrush(look.colour("accent_soft" if chosen else "raised"))
             painter.drawRoundedRect(option.rect.adjusted(0, 1, 0, -1), 6, 6)
         inside = option.rect.adjusted(theme.S + 2, theme.S, -theme.S - 2, -theme.S)
@@ -81,75 +84,6 @@ class _RowDelegate(QStyledItemDelegate):
         painter.restore()
 
 
-class RecordView(QScrollArea):
-    """One record: prompt, both answers, what was set."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.setWidgetResizable(True)
-        self.setFrameShape(QFrame.Shape.NoFrame)
-        self.setObjectName("page")
-        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.record: ExperimentRecord | None = None
-        self.title = ElidedLabel("", "title")
-        self.told = label("", "muted", wrap=True)
-        self.prompt = FlowText()
-        self.plain = MarkdownView()
-        self.steered = MarkdownView()
-        self.facts = Facts()
-        # Breaks anywhere: hashes and names of SAEs have no spaces.
-        self.report = FlowText("caption")
-        body = Surface("pageBody")
-        outer = column(spacing=theme.L, margins=(theme.XL, theme.L, theme.XL, theme.L))
-        outer.addWidget(self.title)
-        outer.addWidget(self.told)
-        outer.addWidget(self._card("Prompt", self.prompt, lambda: self._text("prompt")))
-        self._columns = QBoxLayout(QBoxLayout.Direction.LeftToRight)
-        self._columns.setSpacing(theme.L)
-        self._columns.addWidget(self._card("Plain", self.plain, lambda: self._text("plain")), 1)
-        self._columns.addWidget(self._card("Steered", self.steered, lambda: self._text("steered")), 1)
-        outer.addLayout(self._columns)
-        written = self._card("How they were written", self.facts, None)
-        written.body.insertWidget(written.body.count() - 1, self.report)
-        outer.addWidget(written)
-        outer.addStretch(1)
-        body.setLayout(outer)
-        body.setMaximumWidth(CONTENT_WIDTH)
-        self.setWidget(body)
-
-    def show_record(self, record: ExperimentRecord) -> None:
-        """Show it from the top."""
-        self.record = record
-        self.title.set_text(record.title)
-        self.told.setText(f"{record.model} · {steered_words(record)}")
-        self.prompt.set_plain(record.prompt)
-        self.plain.set_text(record.plain)
-        self.steered.set_text(record.steered)
-        self.facts.show_facts([row for row in setting_rows(record) if row[0] not in _LONG])
-        self.report.set_plain(f"Steering report: {record.steering.get('text', '')}")
-        self.verticalScrollBar().setValue(0)
-
-    def _text(self, name: str) -> str:
-        return str(getattr(self.record, name)) if self.record is not None else ""
-
-    @staticmethod
-    def _card(head: str, content: QWidget, text: Callable[[], str] | None) -> Card:
-        card = Card()
-        heads = line(label(head, "lead"), None)
-        if text is not None:
-            heads.addWidget(CopyButton(text, f"Copy: {head}"))
-        card.body.addLayout(heads)
-        card.body.addWidget(content)
-        card.body.addStretch(1)
-        return card
-
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        """Side by side where there is room."""
-        super().resizeEvent(event)
-        wide = self.width() >= SIDE_BY_SIDE
-        self._columns.setDirection(QBoxLayout.Direction.LeftToRight if wide else QBoxLayout.Direction.TopToBottom)
-
-
 class RecordsPage(Surface):
     """The list on the left, the record on the right."""
 
@@ -159,6 +93,7 @@ class RecordsPage(Surface):
         self._bridge = frame.bridge
         self._library = frame.engine.library.experiments
         self._events = frame.engine.events
+        self._desk = frame.engine.desk
         self._asked = 0
         self._wish: int | None = None
         self._last_deleted: ExperimentRecord | None = None
@@ -171,20 +106,22 @@ class RecordsPage(Surface):
         self.list.setItemDelegate(_RowDelegate(self.list))
         self.list.setMouseTracking(True)
         self.list.setUniformItemSizes(True)
-        self.list.setAccessibleName("Saved comparisons")
+        self.list.setAccessibleName("Records")
         self.list.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.empty = label("", "small", wrap=True)
         self.notice = Notice()
         self.view = RecordView()
+        self.view.feature_wanted.connect(self._open_feature)
         self.blank = label(NOTHING_YET, "muted", wrap=True)
         self.blank.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self.chat_button = Button("Open Chat in Compare", "plain", "columns", self._to_chat)
         self.again_button = Button("Ask again", "plain", "again", self._again)
         self.markdown_button = Button("Markdown…", "plain", "download", lambda: self.export("md"))
         self.json_button = Button("JSON…", "plain", "download", lambda: self.export("json"))
+        self.csv_button = Button("CSV…", "plain", "download", lambda: self.export("csv"))
         self.delete_button = Button("Delete", "quiet", "bin", self.delete)
-        self.again_button.setToolTip("Put this prompt into Chat, in Compare")
-        for button, kind in ((self.markdown_button, "Markdown"), (self.json_button, "JSON")):
+        exports = ((self.markdown_button, "Markdown"), (self.json_button, "JSON"), (self.csv_button, "CSV"))
+        for button, kind in exports:
             button.setToolTip(f"Export this record as {kind}")
             button.setAccessibleName(f"Export as {kind}")
         self._timer = QTimer(self)
@@ -195,6 +132,7 @@ class RecordsPage(Surface):
         self.search.textChanged.connect(lambda _text: self._timer.start())
         self.list.currentItemChanged.connect(lambda item, _before: self._on_chosen(item))
         self.refresh()
+        frame.bridge.run_in_background(plots.load, self.view.sweep.draw_with, self._say_error, owner=self)
 
     def arrive(self, record: int | None = None) -> None:
         """Come to the front, with a record open where one is named."""
@@ -227,16 +165,16 @@ class RecordsPage(Surface):
     # --- actions ----------------------------------------------------------------------------------------------------
 
     def export(self, kind: str) -> None:
-        """Ask where to, and write the open record there as ``md`` or ``json``."""
+        """Ask where to, and write the open record there as ``md``, ``json`` or ``csv``."""
         record = self.view.record
         if record is None:
             return
         name = "".join(c if c.isalnum() or c in " -_" else " " for c in record.title)
         dialog = QFileDialog(self, "Export this record")
         dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
-        dialog.setNameFilter("Markdown (*.md)" if kind == "md" else "JSON (*.json)")
+        dialog.setNameFilter(f"{FORMS[kind][0]} (*.{kind})")
         dialog.setDefaultSuffix(kind)
-        dialog.selectFile(f"{' '.join(name.split())[:60] or 'comparison'}.{kind}")
+        dialog.selectFile(f"{' '.join(name.split())[:60] or record.kind}.{kind}")
         dialog.fileSelected.connect(lambda path: self.write(record, kind, path))
         dialog.finished.connect(dialog.deleteLater)
         self.dialog = dialog
@@ -244,9 +182,10 @@ class RecordsPage(Surface):
 
     def write(self, record: ExperimentRecord, kind: str, path: str) -> None:
         """Write a record to ``path``."""
-        text = as_markdown(record) if kind == "md" else as_json(record)
+        text = FORMS[kind][1](record)
         self._bridge.run_in_background(
-            lambda: Path(path).write_text(text, encoding="utf-8"),
+            # Line ends are in the text already, as each format wants them.
+            lambda: Path(path).write_text(text, encoding="utf-8", newline=""),
             lambda _size: self.notice.show_words(f"Written to {path}.", "info"),
             self._say_error,
             owner=self,
@@ -280,8 +219,22 @@ class RecordsPage(Surface):
         self._bridge.run_in_background(lambda: library.restore(record), back, self._say_error, owner=self)
 
     def _again(self) -> None:
-        if self.view.record is not None:
-            self._frame.go(CHAT, compare=True, prompt=self.view.record.prompt)
+        record = self.view.record
+        if record is None:
+            return
+        if record.kind is RecordKind.COMPARISON:
+            self._frame.go(CHAT, compare=True, prompt=record.prompt)
+        elif record.kind is RecordKind.SWEEP:
+            base = record.content.get("base", {})
+            self._frame.go(SWEEP, kind=base.get("kind"), id=base.get("id", ""))
+
+    def _open_feature(self, sae_id: str, layer: int, index: int) -> None:
+        if any((each.sae_id, each.layer) == (sae_id, layer) for each in self._desk.state.attachments):
+            self._frame.go(FEATURES, sae_id=sae_id, layer=layer, feature=index)
+        else:
+            self.notice.show_words(
+                f"Attach {sae_id} at layer {layer} first; then its features can be looked at.", "warn"
+            )
 
     def _to_chat(self) -> None:
         self._frame.go(CHAT, compare=True)
@@ -299,7 +252,7 @@ class RecordsPage(Surface):
         for each in found:
             item = QListWidgetItem(each.title)
             item.setData(ID, each.id)
-            item.setData(DETAIL, f"{when(each.created_at, now)} · {each.model}")
+            item.setData(DETAIL, f"{when(each.created_at, now)} · {KIND_WORDS[each.kind]}{each.model}")
             item.setToolTip(each.title)
             self.list.addItem(item)
         rows = [row for row in range(self.list.count()) if self.list.item(row).data(ID) == current]
@@ -339,14 +292,23 @@ class RecordsPage(Surface):
         self._bridge.run_in_background(read, show, self._say_error, owner=self)
 
     def _show_parts(self) -> None:
-        there = self.view.record is not None
+        record = self.view.record
+        there = record is not None
+        if record is not None:
+            self.csv_button.setVisible(record.kind is RecordKind.SWEEP)
+            self.again_button.setVisible(record.kind is not RecordKind.CONTRAST)
+            sweep = record.kind is RecordKind.SWEEP
+            self.again_button.setText(" Open in Sweep" if sweep else " Ask again")
+            self.again_button.setAccessibleName("Open in Sweep" if sweep else "Ask again")
+            self.again_button.setToolTip(
+                "Turn the same dial again" if sweep else "Put this prompt into Chat, in Compare"
+            )
         for part in (self.view, self._actions):
             part.setVisible(there)
         self._blank.setVisible(not there)
 
     def _build(self) -> None:
-        left = Surface("listPanel")
-        left.setFixedWidth(LIST_WIDTH)
+        left = self._left = Surface("listPanel")
         inside = column(spacing=theme.S, margins=(theme.M, theme.M, theme.M, theme.M))
         inside.addWidget(label("Records", "lead"))
         inside.addWidget(self.search)
@@ -354,7 +316,12 @@ class RecordsPage(Surface):
         inside.addWidget(self.list, 1)
         left.setLayout(inside)
         self._actions = QWidget()
-        buttons = line(self.markdown_button, self.json_button, self.again_button, None, self.delete_button)
+        ways = Flow(theme.S)
+        for button in (self.markdown_button, self.json_button, self.csv_button, self.again_button):
+            ways.add(button)
+        buttons = line()
+        buttons.addWidget(ways, 1)
+        buttons.addWidget(self.delete_button, 0, Qt.AlignmentFlag.AlignTop)
         buttons.setContentsMargins(theme.XL, theme.M, theme.XL, 0)
         self._actions.setLayout(buttons)
         self._blank = QWidget()
@@ -377,3 +344,8 @@ class RecordsPage(Surface):
         layout.addWidget(left)
         layout.addLayout(right, 1)
         self._show_parts()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """In a narrow window the list gives way to the record."""
+        super().resizeEvent(event)
+        self._left.setFixedWidth(LIST_WIDTH if self.width() >= ROOMY else NARROW_LIST)

@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from PySide6.QtCore import QTimer
-from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QBoxLayout, QFileDialog
 
 from engine.actions.downloading.saes import SaeStart
 from engine.actions.saes.views import AttachResult, AttachSetResult, Compatibility, DetachResult, LabelsResult
@@ -25,24 +23,22 @@ from engine.events import (
 )
 from engine.library.records import AttachSetRecord, SaeRecord, SaeStatus
 from ui import shelf_words as words
-from ui import theme
 from ui.frame import Frame
 from ui.pages.saes_shelf import Shelf, file_of, may_be_sae, read_shelf
 from ui.widgets.add_saes import AddSaes
 from ui.widgets.attach_sets import AttachSets
-from ui.widgets.basics import Button, Card, Notice, column, label
-from ui.widgets.file_door import FileDoor
+from ui.widgets.basics import Button
 from ui.widgets.sae_row import SaeLine
-from ui.widgets.scroll_page import ScrollPage
+from ui.widgets.shelf_page import ShelfPage
 from ui.words import count, describe_error
 
-TWO_COLUMNS = 900
 PULSE_MS = 1000
 CANCELLED = "download_cancelled"
+EMPTY = "Nothing is here yet. Add SAEs below; they must be made for your model."
 DROP_WORDS = "Drop the folder of an SAE to import it"
 
 
-class SaesPage(ScrollPage):
+class SaesPage(ShelfPage):
     """Joins the cards to the engine's SAEs."""
 
     def __init__(self, frame: Frame) -> None:
@@ -50,28 +46,25 @@ class SaesPage(ScrollPage):
             "SAEs",
             "A sparse autoencoder (SAE) takes one layer of its model apart into features. Attached, it reads that "
             "layer and can steer it.",
+            empty=EMPTY,
+            drop_words=DROP_WORDS,
+            wanted=may_be_sae,
         )
         self._frame = frame
         self._engine = frame.engine
         self._bridge = frame.bridge
         self.rows: dict[str, SaeLine] = {}
         self.shelf_state = Shelf((), {}, ())
-        self.notice = Notice()
-        self.shelf = Card("On the shelf")
-        self.empty = label("Nothing is here yet. Add SAEs below; they must be made for your model.", "muted", wrap=True)
         self.sets = AttachSets()
         self.add = AddSaes()
-        self.dialog: QFileDialog | None = None
-        self.door = FileDoor(self, DROP_WORDS, may_be_sae)
-        self._list = column(spacing=2)
         self._working = 0
         self._reading = self._again = False
         self._asked: dict[str, str] = {}
-        self._build()
+        self._lay_out(self.add, self.sets)
         self.door.dropped.connect(self._on_dropped)
         self.add.preview_wanted.connect(self.preview)
         self.add.download.connect(self.download)
-        self.add.pick_folder.connect(self._pick_folder)
+        self.add.pick_folder.connect(lambda: self._pick_folder("Choose the folder of an SAE", self.import_folder))
         self.sets.attach.connect(self.attach_set)
         self.sets.delete.connect(self.ask_delete_set)
         self.sets.save.connect(self._save_set)
@@ -140,18 +133,10 @@ class SaesPage(ScrollPage):
             self.shelf_state.records,
             key=lambda each: (each.id not in places, each.trained_layer is None, each.trained_layer or 0, each.id),
         )
-        kept = {record.id for record in records}
-        for gone in [sae_id for sae_id in self.rows if sae_id not in kept]:
-            row = self.rows.pop(gone)
-            self._list.removeWidget(row)
-            row.hide()
-            row.deleteLater()
-        for place, record in enumerate(records):
-            row = self.rows.get(record.id) or self._make_row(record)
-            if self._list.indexOf(row) != place:
-                self._list.removeWidget(row)
-                self._list.insertWidget(place, row)
-            row.show_record(
+        by_id = {record.id: record for record in records}
+        self._arrange(self.rows, by_id, lambda sae_id: self._make_row(by_id[sae_id]))
+        for record in records:
+            self.rows[record.id].show_record(
                 record,
                 places.get(record.id, []),
                 memory_mb=memory.get(record.id),
@@ -159,14 +144,12 @@ class SaesPage(ScrollPage):
                 loaded=loaded,
                 busy=busy,
             )
-        self.empty.setVisible(not records)
         self.sets.show_attached(view)
         self.sets.show_sets(self.shelf_state.sets, able=loaded and not busy)
         self._show_transfers()
 
     def _make_row(self, record: SaeRecord) -> SaeLine:
-        row = self.rows[record.id] = SaeLine(record)
-        self._list.addWidget(row)
+        row = SaeLine(record)
         row.attach.connect(self.attach)
         row.check.connect(self.check)
         row.detach.connect(self.detach)
@@ -279,16 +262,9 @@ class SaesPage(ScrollPage):
             else words.sae_deletion(row.record, self.shelf_state.labels.get(sae_id, 0))
         )
         verb = "Cancel the download" if under_way else "Delete it" if row.record.copied else "Remove it"
-        self.notice.show_words(
-            asked,
-            "warn",
-            Button(verb, "primary", on_click=lambda: self._delete(sae_id)),
-            Button("Keep it", on_click=self.notice.hide),
-        )
-        self.ensureWidgetVisible(self.notice)
+        self._ask(asked, verb, lambda: self._delete(sae_id))
 
     def _delete(self, sae_id: str) -> None:
-        self.notice.hide()
         self._run(lambda: self._engine.saes.delete(sae_id))
 
     # --- coming in --------------------------------------------------------------------------------------------------
@@ -312,11 +288,11 @@ class SaesPage(ScrollPage):
 
     def pick_labels(self, sae_id: str) -> None:
         """Ask for a file with labels of an SAE's features."""
-        dialog = QFileDialog(self, f"Choose the labels of {sae_id}")
-        dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
-        dialog.setNameFilters(["Labels (*.json *.jsonl *.csv *.gz)", "All files (*)"])
-        dialog.fileSelected.connect(lambda name: self.import_labels(sae_id, name))
-        self._open(dialog)
+        self._pick_file(
+            f"Choose the labels of {sae_id}",
+            ["Labels (*.json *.jsonl *.csv *.gz)"],
+            lambda name: self.import_labels(sae_id, name),
+        )
 
     def import_labels(self, sae_id: str, path: str) -> None:
         """Read a file of labels."""
@@ -326,18 +302,6 @@ class SaesPage(ScrollPage):
             self._say(f"{count(result.imported)} labels of {sae_id} were read{left}.")
 
         self._work(lambda: self._engine.saes.import_label_file(sae_id, Path(path)), done)
-
-    def _pick_folder(self) -> None:
-        dialog = QFileDialog(self, "Choose the folder of an SAE")
-        dialog.setFileMode(QFileDialog.FileMode.Directory)
-        dialog.setOption(QFileDialog.Option.ShowDirsOnly, True)
-        dialog.fileSelected.connect(self.import_folder)
-        self._open(dialog)
-
-    def _open(self, dialog: QFileDialog) -> None:
-        dialog.finished.connect(dialog.deleteLater)
-        self.dialog = dialog
-        dialog.open()
 
     def preview(self, repo: str, revision: str) -> None:
         """Ask the hub what a repository holds."""
@@ -413,33 +377,3 @@ class SaesPage(ScrollPage):
             self.refresh()
 
         self._bridge.run_in_background(task, lambda _done: self.refresh(), failed, owner=self)
-
-    def _say(self, said: str) -> None:
-        self.notice.show_words(said, "info")
-
-    # --- layout -----------------------------------------------------------------------------------------------------
-
-    def _build(self) -> None:
-        self.shelf.body.addWidget(self.empty)
-        self.shelf.body.addLayout(self._list)
-        self.shelf.body.addStretch(1)
-        self._columns = QBoxLayout(QBoxLayout.Direction.LeftToRight)
-        self._columns.setSpacing(theme.L)
-        left, right = column(spacing=theme.L), column(spacing=0)
-        left.addWidget(self.shelf)
-        left.addWidget(self.add)
-        left.addStretch(1)
-        right.addWidget(self.sets)
-        right.addStretch(1)
-        self._columns.addLayout(left, 5)
-        self._columns.addLayout(right, 2)
-        self.inside.addWidget(self.notice)
-        self.inside.addLayout(self._columns)
-        self.inside.addStretch(1)
-        self.empty.hide()
-
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        """Side by side where there is room, one under the other where there is not."""
-        super().resizeEvent(event)
-        wide = self.width() >= TWO_COLUMNS
-        self._columns.setDirection(QBoxLayout.Direction.LeftToRight if wide else QBoxLayout.Direction.TopToBottom)

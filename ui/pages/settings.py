@@ -10,7 +10,7 @@ from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QLineEdit, QSystemTrayIcon, QVBoxLayout
 
 from engine.events import Event, ServerStateChanged
-from ui import theme
+from ui import shortcuts, theme
 from ui.frame import Frame
 from ui.services import SettingInfo, TokenState
 from ui.widgets.basics import Button, Card, ElidedLabel, Notice, column, label, line, rule
@@ -55,10 +55,12 @@ class SettingsPage(ScrollPage):
         self.waiting = Notice(closable=False)
         self.hub = TokenCard()
         self.window_card = Card("Window and start")
-        self.data = Card("Data and tour")
+        self.data = Card("Data, tour and keys")
         self.folder = ElidedLabel(str(frame.services.data_dir), "mono")
         self.open_button = Button("Open the folder", "plain", "folder", self.open_folder)
         self.tour_button = Button("Show me around", "plain", "info", frame.show_around)
+        self.keys_button = Button("Keyboard shortcuts", "plain", "list", frame.show_keys)
+        self.keys_button.setToolTip(f"Every key and what it does ({shortcuts.HELP})")
         self.groups: dict[str, Card] = {}
         self.nothing = label("No setting has these words.", "muted")
         self._window_rows = column(spacing=0)
@@ -217,10 +219,15 @@ class SettingsPage(ScrollPage):
         across.addWidget(self.open_button)
         self.data.body.addLayout(across)
         self.data.body.addWidget(rule())
-        tour = label("A tour of a minute: the dial, comparing, the server's address.", "muted", wrap=True)
+        tour = label(
+            "A tour of a minute: the dial, comparing, the server's address. And everything the keyboard does.",
+            "muted",
+            wrap=True,
+        )
         beside = line(spacing=theme.M)
         beside.addWidget(tour, 1)
         beside.addWidget(self.tour_button)
+        beside.addWidget(self.keys_button)
         self.data.body.addLayout(beside)
         for part in (self.notice, self.waiting, self.hub, self.window_card, self.data, self.nothing):
             self.inside.addWidget(part)

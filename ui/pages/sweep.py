@@ -8,16 +8,16 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from PySide6.QtCore import QSignalBlocker, Qt
+from PySide6.QtCore import QSignalBlocker
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import (
+    QBoxLayout,
     QFileDialog,
-    QFrame,
-    QPlainTextEdit,
     QProgressBar,
-    QSplitter,
     QWidget,
 )
 
+from engine.actions.experiments.sweeps import record_of_sweep
 from engine.actions.sweeping.export import as_csv, as_markdown
 from engine.actions.sweeping.runs import SweepRun, SweepState
 from engine.actions.sweeping.settings import (
@@ -27,7 +27,6 @@ from engine.actions.sweeping.settings import (
     SweepBase,
     SweepOutcome,
     SweepSettings,
-    means,
 )
 from engine.errors import MillmError, NotFound, NothingToCancel
 from engine.events import (
@@ -46,16 +45,19 @@ from engine.events import (
 from ui import plots, theme
 from ui.bridge import Inbox
 from ui.frame import STEERING, Frame
-from ui.sweep_words import cell_words, intensity_words
+from ui.pages.record_keeping import RecordKeeper
 from ui.widgets.basics import Button, Card, Notice, Surface, column, label, line
 from ui.widgets.choice import Choice
-from ui.widgets.scroll_page import FittedScroll
+from ui.widgets.scroll_page import FittedScroll, PageHead, page_scroll
+from ui.widgets.sweep_answers import SweepAnswers
 from ui.widgets.sweep_form import SweepForm
-from ui.widgets.sweep_plot import CURVES, SweepPlot
-from ui.widgets.sweep_table import SweepTable
-from ui.words import describe_error, finish
+from ui.words import describe_error
 
-FORM_WIDTH = 352
+FORM_WIDTH = 324
+TWO_COLUMNS = 900
+"""From this width on the form stands beside the answers."""
+QWIDGETSIZE_MAX = 16_777_215
+"""Qt's own "no limit"; the binding does not hand it out."""
 CONTENT_WIDTH = 1640
 KEPT_WIDTH = 240
 GATE = (
@@ -63,8 +65,6 @@ GATE = (
     "the topic is in it, and how fluent it is. Attach an SAE on the Steering page first, and choose here whose dial is "
     "turned."
 )
-
-NO_ANSWERS = "Answers come here: a row for each prompt, a column without steering and one for each value of λ."
 
 
 class SweepPage(QWidget):
@@ -82,7 +82,6 @@ class SweepPage(QWidget):
         self._own: str | None = None
         self._starting = False
         self._ending = False
-        self._results: list[CellResult] = []
         self.outcome: SweepOutcome | None = None
         self.setObjectName("page")
         self.form = SweepForm()
@@ -93,18 +92,14 @@ class SweepPage(QWidget):
         self.progress.setTextVisible(False)
         self.status = label("", "small", wrap=True)
         self.notice = Notice()
-        self.table = SweepTable()
-        self.table.looked_at.connect(self._show_cell)
-        self.plot = SweepPlot()
-        self.cell_head = label("", "group")
-        self.cell_figures = label("", "small", wrap=True)
-        self.cell_text = QPlainTextEdit()
-        self.cell_text.setObjectName("bare")
-        self.cell_text.setReadOnly(True)
-        self.cell_text.setFrameShape(QFrame.Shape.NoFrame)
-        self.cell_text.setAccessibleName("The answer that is looked at")
+        self.answers = SweepAnswers()
+        self.table, self.plot = self.answers.table, self.answers.plot
         self.csv_button = Button("CSV…", "plain", "export", partial(self._pick, "csv", as_csv))
         self.markdown_button = Button("Markdown…", "plain", "export", partial(self._pick, "md", as_markdown))
+        self.keep_button = Button("Save as record", "plain", "book", self.keep)
+        self.keep_button.setToolTip("Keep this sweep with its answers, figures and settings under Records")
+        self.records = RecordKeeper(frame, self._say_error, self)
+        self.records.kept.connect(lambda record: self.records.tell(self.notice, record))
         self.file_dialog: QFileDialog | None = None
         self.gate = Card("Sweep the dial")
         self.gate_button = Button("Go to Steering", "primary", on_click=partial(frame.go, STEERING))
@@ -119,12 +114,11 @@ class SweepPage(QWidget):
         self.kept.activated.connect(lambda row: self._show_kept(str(self.kept.itemData(row))))
         self._build()
         self._show_running(False)
-        self._show_cell(None)
         self.refresh()
         kept = self._engine.sweeps.runs.list()
         if kept:
             self._take_up(kept[0])
-        frame.bridge.run_in_background(plots.load, self.plot.build, self._say_error, owner=self)
+        frame.bridge.run_in_background(plots.load, self.answers.draw_with, self._say_error, owner=self)
 
     def on_event(self, event: Event) -> None:
         """Follow what can be swept."""
@@ -200,12 +194,8 @@ class SweepPage(QWidget):
 
     def _lay_out(self, settings: SweepSettings) -> None:
         """An empty table for a sweep that begins."""
-        self._results, self.outcome = [], None
-        self.no_answers.hide()
-        self.table.show()
-        self.table.sweep.begin(settings.prompts, settings.intensities)
-        self.plot.show_means(())
-        self._show_cell(None)
+        self.outcome = None
+        self.answers.begin(settings)
         self.progress.setRange(0, settings.cells)
         self.progress.setValue(0)
         self.status.setText(f"{self._whose()}0 of {settings.cells} answers")
@@ -233,7 +223,7 @@ class SweepPage(QWidget):
             except NotFound:
                 # Forgotten meanwhile; what is shown of it stays.
                 if self.running and self._run is not None:
-                    self._follow(replace(self._run, state=SweepState.CANCELLED, cells=tuple(self._results)))
+                    self._follow(replace(self._run, state=SweepState.CANCELLED, cells=tuple(self.answers.results)))
                 continue
             if self._run is None or self._run.id != sweep_id:
                 self._take_up(run)
@@ -243,20 +233,17 @@ class SweepPage(QWidget):
     def _follow(self, run: SweepRun) -> None:
         """Show what has come since; and the end, where it has ended."""
         self._run = run
-        new = run.cells[len(self._results) :]
+        new = run.cells[len(self.answers.results) :]
         if new:
             self._show_cells(new)
         if run.state is not SweepState.RUNNING:
             self._on_ended(run)
 
     def _show_cells(self, cells: Sequence[CellResult]) -> None:
-        self._results.extend(cells)
-        self.table.sweep.put(cells, means(self._results, self.table.sweep.intensities))
-        self.plot.show_means(means(self._results, self.table.sweep.intensities))
-        self.progress.setValue(len(self._results))
+        self.answers.put(cells)
+        self.progress.setValue(len(self.answers.results))
         if self.running and not self._ending:
-            self.status.setText(f"{self._whose()}{len(self._results)} of {self.progress.maximum()} answers")
-        self._show_cell(self.table.sweep.cell(self.table.currentIndex()))
+            self.status.setText(f"{self._whose()}{len(self.answers.results)} of {self.progress.maximum()} answers")
 
     def _on_ended(self, run: SweepRun) -> None:
         outcome = self.outcome = run.outcome()
@@ -333,30 +320,24 @@ class SweepPage(QWidget):
 
     # --- showing ----------------------------------------------------------------------------------------------------
 
-    def _show_cell(self, cell: CellResult | None) -> None:
-        if cell is None:
-            self.cell_head.setText("Answer")
-            self.cell_figures.setText("Choose an answer in the table to read it whole.")
-            self.cell_text.setPlainText("")
-            return
-        self.cell_head.setText(
-            f"{intensity_words(cell.intensity)} · {cell.tokens} tokens · {finish(cell.finish) or 'no answer'}"
-        )
-        self.cell_figures.setText(cell_words(cell))
-        if self.cell_text.toPlainText() != cell.text:
-            self.cell_text.setPlainText(cell.text)
-
     def _show_running(self, running: bool) -> None:
         self.run_button.setEnabled(not running and self.form.ready)
         self.cancel_button.setVisible(running)
         self.progress.setVisible(running)
         self.form.setEnabled(not running)
         self.kept.setEnabled(not running)
-        for button in (self.csv_button, self.markdown_button):
+        for button in (self.keep_button, self.csv_button, self.markdown_button):
             button.setEnabled(self.outcome is not None and bool(self.outcome.cells))
 
     def _say_error(self, error: Exception) -> None:
         self.notice.show_words(describe_error(error))
+
+    def keep(self) -> None:
+        """Save the sweep as a record, once."""
+        outcome = self.outcome
+        if outcome is not None:
+            self.keep_button.setEnabled(False)
+            self.records.add(lambda versions: record_of_sweep(outcome, versions))
 
     # --- export -----------------------------------------------------------------------------------------------------
 
@@ -401,58 +382,24 @@ class SweepPage(QWidget):
         texts.addWidget(
             label("The same prompts at several values of λ. What steers live stays as it is.", "muted", wrap=True)
         )
-        head = line()
-        head.addLayout(texts, 1)
-        head.addWidget(self.kept, 0, Qt.AlignmentFlag.AlignVCenter)
+        head = self._head = PageHead(texts, self.kept, self.keep_button, self.csv_button, self.markdown_button)
         self.kept.hide()
-        for button in (self.csv_button, self.markdown_button):
-            head.addWidget(button, 0, Qt.AlignmentFlag.AlignVCenter)
         self.gate.body.addWidget(label(GATE, "muted", wrap=True))
         self.gate.body.addLayout(line(self.gate_button, None))
-        form = Card()
+        form = self._form_card = Card()
         self.form.setObjectName("scrollBody")
-        form.body.addWidget(FittedScroll(self.form))
+        self._fitted = FittedScroll(self.form)
+        form.body.addWidget(self._fitted)
         form.body.addLayout(line(self.run_button, self.cancel_button, None))
         form.body.addWidget(self.progress)
         form.body.addWidget(self.status)
         form.body.addStretch(1)
-        form.setFixedWidth(FORM_WIDTH)
-        answers = Card()
-        self.no_answers = label(NO_ANSWERS, "muted", wrap=True)
-        self.no_answers.setAlignment(Qt.AlignmentFlag.AlignCenter)
-        answers.body.addWidget(self.no_answers, 1)
-        answers.body.addWidget(self.table, 1)
-        self.table.hide()
-        told = Card()
-        told.body.setSpacing(theme.XS)
-        told.body.addWidget(self.cell_head)
-        told.body.addWidget(self.cell_figures)
-        told.body.addWidget(self.cell_text, 1)
-        drawn = Card()
-        drawn.body.setSpacing(theme.XS)
-        self.legend = label("", "small", wrap=True)
-        self.legend.setTextFormat(Qt.TextFormat.RichText)
-        theme.current().changed.connect(self._show_legend)
-        self._show_legend()
-        drawn.body.addWidget(self.legend)
-        drawn.body.addWidget(self.plot, 1)
-        lower = QWidget()
-        beside = line(spacing=theme.M)
-        lower.setLayout(beside)
-        for part in (drawn, told):
-            beside.addWidget(part, 1)
-        splitter = QSplitter(Qt.Orientation.Vertical)
-        splitter.setChildrenCollapsible(False)
-        splitter.setHandleWidth(theme.M)
-        splitter.addWidget(answers)
-        splitter.addWidget(lower)
-        splitter.setStretchFactor(0, 3)
-        splitter.setStretchFactor(1, 2)
-        splitter.setSizes([380, 250])
         self._content = QWidget()
-        columns = line(spacing=theme.M)
+        columns = self._columns = QBoxLayout(QBoxLayout.Direction.LeftToRight)
+        columns.setContentsMargins(0, 0, 0, 0)
+        columns.setSpacing(theme.M)
         columns.addWidget(form)
-        columns.addWidget(splitter, 1)
+        columns.addWidget(self.answers, 1)
         self._content.setLayout(columns)
         content = QWidget()
         content.setMaximumWidth(CONTENT_WIDTH)
@@ -471,13 +418,16 @@ class SweepPage(QWidget):
         outer.addLayout(middle)
         body.setLayout(outer)
         whole = column(spacing=0)
-        whole.addWidget(body)
+        whole.addWidget(page_scroll(body))
         self.setLayout(whole)
 
-    def _show_legend(self) -> None:
-        colours = theme.current().colours
-        marks = [f'<span style="color:{getattr(colours, colour)}">●</span>&nbsp;{name}' for name, colour, _ in CURVES]
-        self.legend.setText(
-            "&nbsp; ".join(mark.replace(" words", "&nbsp;words") for mark in marks)
-            + " — each as a share of its largest"
-        )
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """The form beside the answers where there is room, above them where there is not; then the page scrolls."""
+        super().resizeEvent(event)
+        self._head.fit(self.width())
+        wide = self.width() >= TWO_COLUMNS
+        across, down = QBoxLayout.Direction.LeftToRight, QBoxLayout.Direction.TopToBottom
+        self._columns.setDirection(across if wide else down)
+        self._form_card.setMinimumWidth(FORM_WIDTH if wide else 0)
+        self._form_card.setMaximumWidth(FORM_WIDTH if wide else QWIDGETSIZE_MAX)
+        self._fitted.setMinimumHeight(0 if wide else self.form.sizeHint().height())

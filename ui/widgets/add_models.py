@@ -4,28 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QButtonGroup, QLineEdit, QPushButton, QWidget
 
 from engine.actions.downloading.models import DownloadRequest
 from engine.actions.downloading.preview import ModelPreview
+from engine.actions.importing import LocalModel
 from engine.models.on_disk import FoundModel
 from ui import shelf_words as words
 from ui import theme
 from ui.widgets.basics import Button, Card, ElidedLabel, Notice, column, label, line, pill
-from ui.words import count, parameters
+from ui.words import count, megabytes
 
 HUB, FOUND, FILES = 0, 1, 2
 AS_STORED = "as stored"
 
 
 class OfferRow(QWidget):
-    """Something that can be had: a name, a line about it, and a button."""
+    """Something that can be had: a name, a line about it, and the buttons to have it, the usual one first."""
 
-    def __init__(self, name: str, about: str, button: Button | None, note: str = "") -> None:
+    def __init__(self, name: str, about: str, *buttons: Button, note: str = "") -> None:
         super().__init__()
-        self.name, self.about, self.button = name, about, button
+        self.name, self.about, self.note, self.buttons = name, about, note, buttons
+        self.button = buttons[0] if buttons else None
         texts = column(spacing=1)
         texts.addWidget(ElidedLabel(name, "strong"))
         texts.addWidget(label(about, "small", wrap=True))
@@ -34,7 +37,7 @@ class OfferRow(QWidget):
         layout.addLayout(texts, 1)
         if note:
             layout.addWidget(pill(note, "quiet"))
-        if button is not None:
+        for button in buttons:
             layout.addWidget(button)
         self.setLayout(layout)
 
@@ -47,8 +50,9 @@ class AddModels(Card):
     download = Signal(object)
     """A :class:`DownloadRequest`."""
     look = Signal()
-    take = Signal(str)
-    """A path to import."""
+    take = Signal(str, bool)
+    """A path to import; whether its files are copied into the data folder."""
+    cancel_copy = Signal()
     pick_folder = Signal()
     pick_file = Signal()
 
@@ -73,8 +77,13 @@ class AddModels(Card):
         self.found: list[OfferRow] = []
         self.found_words = label("", "muted", wrap=True)
         self.look_button = Button("Look again", "plain", "again", self.look.emit)
+        self.local: list[OfferRow] = []
+        self.copy_stage = ElidedLabel("", "small", Qt.TextElideMode.ElideMiddle)
+        self.copy_cancel = Button("Cancel", on_click=self.cancel_copy.emit)
+        self.copy_cancel.setAccessibleName("Cancel the copy")
         self._offers = column(spacing=0)
         self._found = column(spacing=0)
+        self._local = column(spacing=0)
         self._build()
 
     def show_tab(self, place: int) -> None:
@@ -96,16 +105,11 @@ class AddModels(Card):
         """What a repository holds, with a button for each thing that can be downloaded."""
         self.preview_button.setEnabled(True)
         parts = [found.repo_id]
-        if found.architecture:
-            parts.append(found.architecture)
-        if found.params:
-            parts.append(f"{parameters(found.params)} parameters")
-        if found.context_length:
-            parts.append(f"window {count(found.context_length)}")
+        parts += words.header_facts(found)
         parts.append(f"{count(len(found.files))} files, {words.size(found.total_bytes)}")
         if found.gated:
             parts.append("gated: its authors ask for consent first")
-        self.hub_about.setText(" · ".join(parts))
+        self.hub_about.setText(words.in_line(parts))
         rows: list[OfferRow] = []
         if found.has_checkpoint and found.problem is None:
             for level in (None, *(each.quantization for each in found.estimates if each.quantization in ("Q8", "Q4"))):
@@ -163,19 +167,44 @@ class AddModels(Card):
         rows = []
         for each in found:
             kind = "GGUF" if each.kind == "gguf" else "transformers"
-            button = None
-            if not each.on_shelf:
-                path = str(each.path)
-                button = Button("Add", on_click=partial(self.take.emit, path))
-                button.setAccessibleName(f"Add {each.name}")
             about = f"{each.origin} · {kind} · {words.size(each.size_bytes)}"
-            rows.append(OfferRow(each.name, about, button, "on the shelf" if each.on_shelf else ""))
+            if each.on_shelf:
+                rows.append(OfferRow(each.name, about, note="on the shelf"))
+            else:
+                rows.append(OfferRow(each.name, about, self._take_button("Add", each.name, each.path)))
         self._fill(self._found, self.found, rows)
         self.found_words.setText(
             "They stay where they are and take no more room on the disk."
             if rows
             else "Nothing was found in the Hugging Face cache and the folders of LM Studio and Ollama."
         )
+
+    def show_local(self, found: LocalModel | None) -> None:
+        """What lies where a person pointed, and the two ways to have it; None: nothing."""
+        rows = []
+        if found is not None:
+            name, about = found.row.name, words.local_facts(found)
+            if found.known_as is not None:
+                rows.append(OfferRow(name, about, note=f"on the shelf as {found.known_as}"))
+            else:
+                copy = self._take_button("Add a copy", name, found.path, copy=True)
+                copy.setToolTip(f"Copy {megabytes(found.row.disk_size_mb)} into the data folder, and use that")
+                rows.append(OfferRow(name, about, self._take_button("Add", name, found.path), copy))
+        self._fill(self._local, self.local, rows)
+
+    def show_copying(self, stage: str | None) -> None:
+        """How far a copy into the data folder is; None: none is under way."""
+        self.copy_stage.set_text(stage or "")
+        for part in (self.copy_stage, self.copy_cancel):
+            part.setVisible(stage is not None)
+        for row in self.local:
+            for button in row.buttons:
+                button.setEnabled(stage is None)
+
+    def _take_button(self, verb: str, name: str, path: Path, *, copy: bool = False) -> Button:
+        made = Button(verb, on_click=partial(self.take.emit, str(path), copy))
+        made.setAccessibleName(f"{verb} {name}" if not copy else f"Add a copy of {name}")
+        return made
 
     # --- layout -----------------------------------------------------------------------------------------------------
 
@@ -218,8 +247,8 @@ class AddModels(Card):
         inside = column()
         inside.addWidget(
             label(
-                "A folder with a transformers checkpoint, or a GGUF file. It stays where it is and is never changed. "
-                "You can also drop it anywhere on this page.",
+                "A folder with a transformers checkpoint, or a GGUF file. It stays where it is and is never changed, "
+                "unless you have it copied. Dropped anywhere on this page it is added at once.",
                 "muted",
                 wrap=True,
             )
@@ -227,7 +256,13 @@ class AddModels(Card):
         folder = Button("Choose a folder…", "plain", "folder", self.pick_folder.emit)
         file = Button("Choose a GGUF file…", "plain", "folder", self.pick_file.emit)
         inside.addLayout(line(folder, file, None))
+        inside.addLayout(self._local)
+        copying = line()
+        copying.addWidget(self.copy_stage, 1)
+        copying.addWidget(self.copy_cancel)
+        inside.addLayout(copying)
         files.setLayout(inside)
+        self.show_copying(None)
         self.body.addLayout(tab_line)
         self.body.addWidget(self.notice)
         # Not a stack, which is as high as its highest page.

@@ -20,6 +20,8 @@ AIR = 26.0
 BAND_LABEL = 92.0
 STEP = 1.25
 SMALLEST, LARGEST = 0.2, 3.0
+SAID_LINES, NARROW_LINES, SAID_WIDTH = 2, 3, 520
+"""Lines kept for what is said of a node or an edge, and the width from which on the fewer are enough."""
 AT_FIRST = 1.15
 """A small circuit is not blown up beyond this."""
 
@@ -256,7 +258,8 @@ class CircuitDrawing(QWidget):
         self.fit_button = IconButton("fit", "Show all of it (0)", self.view.fit)
         self.view.noticed.connect(self._notice)
         self.view.setMinimumHeight(150)
-        self.said.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Minimum)
+        self.said.setAlignment(Qt.AlignmentFlag.AlignTop | Qt.AlignmentFlag.AlignLeft)
+        self.said.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
         self.foot = line(spacing=theme.S)
         self.foot.addWidget(self.said, 1)
         tools = column(spacing=theme.XS)
@@ -270,6 +273,15 @@ class CircuitDrawing(QWidget):
         layout.addWidget(self.legend)
         self.setLayout(layout)
         self._say()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """What is said of a node has its lines kept free: the drawing stands still while the mouse goes over it."""
+        super().resizeEvent(event)
+        self._reserve()
+
+    def _reserve(self) -> None:
+        lines = SAID_LINES if self.width() >= SAID_WIDTH else NARROW_LINES
+        self.said.setFixedHeight(lines * self.said.fontMetrics().lineSpacing() + 2)
 
     def show_live(self, words: str) -> None:
         """Say how its nodes are lit."""
@@ -308,3 +320,4 @@ class CircuitDrawing(QWidget):
         """What is looked at; else how nodes are lit and how to look at one."""
         idle = f"{self._live} Point at a node or an edge, or press Tab; Enter opens it."
         self.said.setText(self._noticed or idle.strip())
+        self.said.setToolTip(self._noticed)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from PySide6.QtCore import QPoint, QRect, QRectF, Qt, QTimer, Signal
+from PySide6.QtCore import QPoint, QRect, QRectF, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QFrame, QWidget
 
 from ui import theme
 from ui.widgets.basics import Button, IconButton, column, label, line
+from ui.widgets.free_place import controls_in, free_place
 
 WIDTH = 360
 GAP = 14
@@ -38,7 +39,10 @@ class Ring(QWidget):
 
 
 class CoachPanel(QFrame):
-    """A head, a few words and the way on. It stands beside its target while that is visible, else at the lower edge."""
+    """A head, a few words and the way on. It stands beside its target while that is visible, else at the lower edge.
+
+    A panel that comes unasked covers no control; one of the tour, which leads, may.
+    """
 
     onward = Signal()
     back = Signal()
@@ -51,7 +55,8 @@ class CoachPanel(QFrame):
         self.setFixedWidth(WIDTH)
         self.ring = Ring(parent)
         self._target: Callable[[], QWidget | None] = lambda: None
-        self._sideways = False
+        self._clear = False
+        self._found: tuple[tuple[QSize, QPoint, QRect, list[QRect]], QPoint] | None = None
         self._do: Callable[[], None] | None = None
         self.head = label("", "lead", wrap=True)
         self.words = label("", "body", wrap=True)
@@ -88,7 +93,7 @@ class CoachPanel(QFrame):
         back: bool = True,
         skip: bool = False,
         action: tuple[str, Callable[[], None]] | None = None,
-        sideways: bool = False,
+        clear: bool = False,
     ) -> None:
         """Say ``words`` beside what ``target`` returns.
 
@@ -98,7 +103,7 @@ class CoachPanel(QFrame):
             back: Whether there is a step before this one.
             skip: Whether a button refuses the tour; the cross always ends it.
             action: A thing to do right here: what its button says, and what it does, once.
-            sideways: Stand right or left of the target rather than under or over it.
+            clear: Cover no control: stand right or left of the target, or wherever there is room.
         """
         self.head.setText(head)
         self.words.setText(words)
@@ -115,8 +120,10 @@ class CoachPanel(QFrame):
         if action is not None:
             self.action_button.setText(action[0])
             self.action_button.setAccessibleName(action[0])
-        self._target, self._sideways = target, sideways
+        self._target, self._clear = target, clear
         self.show()
+        # The keyboard begins here: Enter goes on, Tab finds the other ways, Esc ends it.
+        (self.action_button if action is not None else self.next_button).setFocus(Qt.FocusReason.OtherFocusReason)
         self._timer.start()
         self.follow()
 
@@ -136,13 +143,22 @@ class CoachPanel(QFrame):
         spot = self._spot()
         if spot is None:
             self.ring.hide()
-            self.move((parent.width() - self.width()) // 2, parent.height() - self.height() - 2 * MARGIN)
+            place = QPoint((parent.width() - self.width()) // 2, parent.height() - self.height() - 2 * MARGIN)
         else:
             self.ring.setGeometry(spot.adjusted(-RING, -RING, RING, RING))
             self.ring.show()
             self.ring.raise_()
-            self.move(beside(spot, self.rect(), parent.rect(), sideways=self._sideways))
+            place = beside(spot, self.rect(), parent.rect(), sideways=self._clear)
+        self.move(self._cleared(place, parent) if self._clear else place)
         self.raise_()
+
+    def _cleared(self, wanted: QPoint, parent: QWidget) -> QPoint:
+        """The nearest place to ``wanted`` that covers no control; looked for anew where anything moved."""
+        room = parent.rect().adjusted(MARGIN, MARGIN, -MARGIN, -MARGIN)
+        asked = (self.size(), wanted, room, controls_in(parent, (self,)))
+        if self._found is None or self._found[0] != asked:
+            self._found = (asked, free_place(*asked))
+        return self._found[1]
 
     def _height(self) -> int:
         layout = self.layout()

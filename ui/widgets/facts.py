@@ -23,17 +23,20 @@ class Facts(QWidget):
             self._grid.setColumnStretch(each, 1)
 
     def show_facts(self, facts: list[tuple[str, str]]) -> None:
-        """Show (head, value) pairs; there are as many each time."""
+        """Show (head, value) pairs and nothing of former ones."""
         for place, (head, value) in enumerate(facts):
             if place == len(self._cells):
                 self._add_cell(place)
             heading, figure = self._cells[place]
             heading.setText(head)
             figure.set_text(value)
+        for place, (heading, figure) in enumerate(self._cells):
+            for part in (heading, figure):
+                part.setVisible(place < len(facts))
 
     def values(self) -> dict[str, str]:
         """Head → value, as shown."""
-        return {head.text(): value.full_text() for head, value in self._cells}
+        return {head.text(): value.full_text() for head, value in self._cells if not head.isHidden()}
 
     def _add_cell(self, place: int) -> None:
         heading, figure = label("", "caption"), ElidedLabel("", "strong")

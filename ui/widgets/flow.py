@@ -95,6 +95,13 @@ class Flow(QWidget):
         policy.setHeightForWidth(True)
         self.setSizePolicy(policy)
 
+    def sizeHint(self) -> QSize:
+        """One line. Qt's own hint is the height at no width, each item in a line of its own; pages would scroll for it.
+
+        How high it is at the width it gets is asked with ``heightForWidth``.
+        """
+        return self._flow.sizeHint()
+
     def add(self, widget: QWidget) -> None:
         """Put one more at the end."""
         self._flow.addWidget(widget)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from PySide6.QtCore import Qt, QTimer
-from PySide6.QtGui import QResizeEvent
+from PySide6.QtGui import QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QFileDialog, QFrame, QScrollArea, QSizePolicy, QStackedWidget, QWidget
 
 from ui import theme
@@ -20,6 +20,7 @@ from ui.widgets.document_door import DocumentDoor
 from ui.widgets.import_panel import ImportPanel
 from ui.widgets.intensity_dial import IntensityDial
 from ui.widgets.item_list import Item, ItemList
+from ui.widgets.scroll_page import PageHead
 from ui.widgets.use_buttons import UseButtons
 from ui.words import describe_error
 
@@ -57,6 +58,8 @@ class LibraryFrame(QWidget, Generic[V]):
         self._wanted = ""
         self._fetching = False
         self._again = False
+        self._behind = False
+        """Whether something has changed since the page was last in front."""
         self.list = ItemList(self.title)
         self.report = ImportPanel()
         self.notice = Notice()
@@ -64,7 +67,6 @@ class LibraryFrame(QWidget, Generic[V]):
         self.import_button = Button("Import…", "plain", "import", self.door.pick)
         self.paste_button = Button("Paste…", "plain", "text", self.door.paste)
         self.paste_button.setToolTip("Paste a document (Ctrl+V)")
-        self.head = line()
         self.gate = Card()
         self.gate_words = label("", "muted", wrap=True)
         self.stack = QStackedWidget()
@@ -119,7 +121,10 @@ class LibraryFrame(QWidget, Generic[V]):
         self._wanted = "" if self.list.select(key) else key
 
     def refresh(self) -> None:
-        """Read everything anew."""
+        """Read everything anew; a page that nobody sees does so when it is in front again."""
+        if self.loaded and not self.isVisible():
+            self._behind = True
+            return
         if self._fetching:
             self._again = True
             return
@@ -272,10 +277,18 @@ class LibraryFrame(QWidget, Generic[V]):
         self.save_dialog = dialog
         dialog.open()
 
+    def showEvent(self, event: QShowEvent) -> None:
+        """Catch up."""
+        super().showEvent(event)
+        if self._behind:
+            self._behind = False
+            self.refresh()
+
     def resizeEvent(self, event: QResizeEvent) -> None:
         """In a narrow window the list gives way to what is chosen."""
         super().resizeEvent(event)
         self._left.setFixedWidth(LIST_WIDTH if self.width() >= ROOMY else NARROW_LIST)
+        self._head.fit(self.width())
 
     # --- layout -----------------------------------------------------------------------------------------------------
 
@@ -288,9 +301,7 @@ class LibraryFrame(QWidget, Generic[V]):
         texts = column(spacing=1)
         texts.addWidget(label(self.title, "title"))
         texts.addWidget(label(self.words, "muted", wrap=True))
-        self.head.addLayout(texts, 1)
-        for button in (*buttons, self.import_button, self.paste_button):
-            self.head.addWidget(button, 0, Qt.AlignmentFlag.AlignVCenter)
+        self._head = PageHead(texts, *buttons, self.import_button, self.paste_button)
         left = self._left
         left.setObjectName("card")
         left.setFixedWidth(LIST_WIDTH)
@@ -309,7 +320,7 @@ class LibraryFrame(QWidget, Generic[V]):
         body.addWidget(left)
         body.addWidget(self.stack, 1)
         layout = column(spacing=theme.M, margins=(theme.XL, theme.L + 4, theme.XL, theme.L + 4))
-        layout.addLayout(self.head)
+        layout.addLayout(self._head)
         if strip is not None:
             layout.addWidget(strip)
         layout.addWidget(self.report)
@@ -322,6 +333,7 @@ class LibraryFrame(QWidget, Generic[V]):
         area.setObjectName("page")
         area.setWidgetResizable(True)
         area.setFrameShape(QFrame.Shape.NoFrame)
+        area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         area.setWidget(ground)
         around = column(spacing=0)
         around.addWidget(area)

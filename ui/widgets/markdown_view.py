@@ -21,6 +21,7 @@ class CodeText(QPlainTextEdit):
     def __init__(self) -> None:
         super().__init__()
         self.setObjectName("code")
+        self.setAccessibleName("Code")
         self.setReadOnly(True)
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)

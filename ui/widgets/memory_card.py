@@ -58,7 +58,7 @@ class MemoryCard(Card):
         self.verdict = pill()
         self.estimate = Sums()
         self.notice = Notice()
-        self.hint = label("The button ⓘ of a model says what it would take, before it is loaded.", "small", wrap=True)
+        self.hint = label("A model's info button says what it would take, before it is loaded.", "small", wrap=True)
         self._asked = QWidget()
         inside = column(spacing=theme.XS)
         inside.addWidget(self.asked_name)

@@ -8,6 +8,7 @@ from PySide6.QtCore import QSize, Qt, Signal, Slot
 from PySide6.QtWidgets import QButtonGroup, QFrame, QLabel, QScrollArea, QWidget
 
 from ui import theme
+from ui.shortcuts import NUMBERED
 from ui.widgets.basics import Button, Surface, column, label, line, set_property
 
 WIDE = 188
@@ -61,12 +62,12 @@ class Navigation(Surface):
         self._pages.insertWidget(self._pages.count() - 1, head)
 
     def add_page(self, key: str, title: str, icon: str) -> None:
-        """Add a page to the group begun last. The first nine have a shortcut."""
+        """Add a page to the group begun last. The first ones have a shortcut."""
         number = len(self._buttons) + 1
         button = Button(title, "nav", icon)
         button.setText(f"  {title}")
         button.setCheckable(True)
-        button.setToolTip(f"{title} (Ctrl+{number})" if number <= 9 else title)
+        button.setToolTip(f"{title} (Ctrl+{number})" if number <= NUMBERED else title)
         button.clicked.connect(partial(self._clicked, key))
         self._choice.addButton(button)
         self._buttons[key] = button

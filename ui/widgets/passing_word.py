@@ -1,13 +1,17 @@
-"""A short message that passes: in the lower right corner over the page, so that nothing moves when it comes or goes."""
+"""A short message that passes, over the page, so that nothing moves when it comes or goes.
+
+It lies in the lower right corner, or as near to it as it covers no control.
+"""
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, QObject, Qt, QTimer
+from PySide6.QtCore import QEvent, QObject, QPoint, Qt, QTimer
 from PySide6.QtGui import QMouseEvent
 from PySide6.QtWidgets import QFrame, QWidget
 
 from ui import theme
 from ui.widgets.basics import column, label
+from ui.widgets.free_place import controls_in, free_place
 
 WIDTH = 252
 PASSES_MS = 6_000
@@ -32,6 +36,9 @@ class PassingWord(QFrame):
         self._timer.setSingleShot(True)
         self._timer.setInterval(PASSES_MS)
         self._timer.timeout.connect(self.hide)
+        self._soon = QTimer(self)
+        self._soon.setSingleShot(True)
+        self._soon.timeout.connect(self._place)
         parent.installEventFilter(self)
 
     def show_words(self, words: str) -> None:
@@ -42,6 +49,11 @@ class PassingWord(QFrame):
             self._place()
             self.raise_()
             self._timer.start()
+
+    def follow(self) -> None:
+        """Another page is in front: cover none of its controls either, once they have their places."""
+        if self.isVisible():
+            self._soon.start()
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         """Go."""
@@ -57,4 +69,6 @@ class PassingWord(QFrame):
     def _place(self) -> None:
         around = self._around
         self.setFixedHeight(self._inside.totalHeightForWidth(WIDTH))
-        self.move(around.width() - WIDTH - theme.L, around.height() - self.height() - theme.L)
+        room = around.rect().adjusted(theme.L, theme.L, -theme.L, -theme.L)
+        corner = QPoint(room.right() + 1 - WIDTH, room.bottom() + 1 - self.height())
+        self.move(free_place(self.size(), corner, room, controls_in(around, (self,))))

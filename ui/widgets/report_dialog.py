@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from PySide6.QtCore import QRectF, Qt, QUrl
+from PySide6.QtCore import QByteArray, QRectF, Qt, QUrl
 from PySide6.QtGui import QImage, QPainter, QTextDocument
 from PySide6.QtSvg import QSvgRenderer
 from PySide6.QtWidgets import QDialog, QFrame, QScrollArea, QVBoxLayout, QWidget
 
 from ui import theme
+from ui.drawn import dressed
 from ui.widgets.basics import Button, ElidedLabel, Surface, column, line
 from ui.widgets.flow_text import FlowText
 
@@ -36,15 +37,19 @@ class ReportText(FlowText):
 
 
 def picture(file: Path) -> QImage:
-    """An SVG, drawn as wide as the text; a null image where it cannot be read."""
-    renderer = QSvgRenderer(str(file))
+    """An SVG in the colours of the window, as wide as the text; a null image where it cannot be read."""
+    try:
+        drawing = file.read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return QImage()
+    renderer = QSvgRenderer(QByteArray(dressed(drawing, theme.current().colours).encode("utf-8")))
     size = renderer.defaultSize()
     if not renderer.isValid() or size.width() <= 0:
         return QImage()
     width = PICTURE_WIDTH
     height = round(size.height() * width / size.width())
     drawn = QImage(width * SHARPNESS, height * SHARPNESS, QImage.Format.Format_ARGB32_Premultiplied)
-    drawn.fill(Qt.GlobalColor.white)
+    drawn.fill(theme.current().colour("ground"))
     painter = QPainter(drawn)
     renderer.render(painter, QRectF(0, 0, drawn.width(), drawn.height()))
     painter.end()

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QFrame, QProgressBar, QSpinBox, QWidget
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QSpinBox
 
 from engine.library.records import SaeRecord, SaeStatus
 from ui import shelf_words as words
-from ui import theme
 from ui.steering_words import sae_facts, sae_figures
-from ui.widgets.basics import Button, ElidedLabel, IconButton, column, inset_text, label, line, pill
+from ui.widgets.basics import Button, IconButton, inset_text, label, set_property
+from ui.widgets.shelf_row import ShelfRow
 from ui.words import count, megabytes
 
 LAYER_WIDTH = 96
 
 
-class SaeLine(QFrame):
+class SaeLine(ShelfRow):
     """Shows an SAE; says what the person wants with signals that carry its id."""
 
     attach = Signal(str, object)
@@ -30,18 +30,9 @@ class SaeLine(QFrame):
 
     def __init__(self, record: SaeRecord) -> None:
         super().__init__()
-        self.setObjectName("row")
         self.record = record
-        self.badges: list[tuple[str, str]] = []
-        self._badges = line(spacing=theme.XS)
-        self.name = ElidedLabel("", "strong", Qt.TextElideMode.ElideMiddle)
-        self.facts = label("", "small", wrap=True)
         self.figures = label("", "small", wrap=True)
-        self.error = label("", "bad", wrap=True)
         self.verdict = label("", "small", wrap=True)
-        self.stage = ElidedLabel("", "small")
-        self.progress = QProgressBar()
-        self.progress.setTextVisible(False)
         self.layer = QSpinBox()
         self.layer.setRange(-1, 999)
         self.layer.setSpecialValueText("layer?")
@@ -57,19 +48,20 @@ class SaeLine(QFrame):
         self.measure_button = IconButton("dials", "", lambda: self.measure.emit(self.record.id))
         self.labels_button = IconButton("text", "", lambda: self.labels.emit(self.record.id))
         self.delete_button = IconButton("bin", "", lambda: self.delete.emit(self.record.id))
-        texts = column(spacing=2)
-        head = line(spacing=theme.S)
-        head.addWidget(self.name, 1)
-        head.addLayout(self._badges)
-        texts.addLayout(head)
-        for part in (self.facts, self.figures, self.verdict, self.error, self.stage, self.progress):
-            texts.addWidget(part)
-        layout = line(spacing=theme.S)
-        layout.setContentsMargins(theme.S, theme.S, theme.S, theme.S)
-        layout.addLayout(texts, 1)
-        for control in self._controls():
-            layout.addWidget(control)
-        self.setLayout(layout)
+        self._lay_out(
+            (self.facts, self.figures, self.verdict, self.error, self.stage, self.progress),
+            (
+                self.layer,
+                self.attach_button,
+                self.detach_button,
+                self.pause_button,
+                self.resume_button,
+                self.cancel_button,
+                self.measure_button,
+                self.labels_button,
+                self.delete_button,
+            ),
+        )
         self._own_layer()
 
     def show_record(
@@ -87,13 +79,13 @@ class SaeLine(QFrame):
         parts = [sae_facts(record)]
         if record.width and record.d_sae is None:
             parts.append(f"width {record.width}")
-        parts.append(
-            f"{words.size(record.file_size_bytes)} on disk" if record.copied else words.size(record.file_size_bytes)
-        )
+        if record.file_size_bytes is not None:
+            parts.append(words.size(record.file_size_bytes) + (" on disk" if record.copied else ""))
         if memory_mb is not None:
             parts.append(f"{megabytes(memory_mb * 2**20 / words.MB)} in memory")
-        parts.append(f"{count(labels)} labels" if labels else "no labels")
-        self.facts.setText(" · ".join(parts))
+        if not downloading:
+            parts.append(f"{count(labels)} labels" if labels else "no labels")
+        self.facts.setText(words.in_line(parts))
         self.figures.setText(sae_figures(record))
         self.figures.setVisible(not downloading and not unfinished)
         self._show_badges([state])
@@ -118,19 +110,27 @@ class SaeLine(QFrame):
         self.delete_button.setVisible(not downloading)
         self.delete_button.setEnabled(not layers and not busy)
         self.verdict.setVisible(bool(self.verdict.text()) and usable)
-        self._name_controls(record.id, bool(layers))
-
-    def show_transfer(self, here: int | None, total: int | None, speed: float | None) -> None:
-        """How far a download is."""
-        self.stage.set_text(words.transfer(here, total, speed))
-        self.progress.setValue(round(100 * (here or 0) / total) if total else 0)
+        self.layer.setAccessibleName(f"Layer for {record.id}")
+        self._name_actions(
+            record.id,
+            {
+                self.measure_button: f"Measure {record.id} on the loaded model",
+                self.labels_button: f"Import labels for {record.id}",
+                self.delete_button: "Detach it first" if layers else f"Remove {record.id}",
+            },
+            {
+                self.attach_button: "Attach",
+                self.detach_button: "Detach",
+                self.pause_button: "Pause",
+                self.resume_button: "Go on with",
+                self.cancel_button: "Cancel",
+            },
+        )
 
     def show_verdict(self, text: str, *, fits: bool) -> None:
         """Whether it can be attached at the layer that is set; empty takes that away."""
         self.verdict.setText(text)
-        self.verdict.setProperty("look", "small" if fits else "bad")
-        self.verdict.style().unpolish(self.verdict)
-        self.verdict.style().polish(self.verdict)
+        set_property(self.verdict, "look", "small" if fits else "bad")
         self.verdict.setVisible(bool(text))
 
     @property
@@ -153,45 +153,3 @@ class SaeLine(QFrame):
 
     def _attach(self) -> None:
         self.attach.emit(self.record.id, self.wanted_layer)
-
-    def _show_badges(self, badges: list[tuple[str, str]]) -> None:
-        if badges == self.badges:
-            return
-        self.badges = badges
-        while (item := self._badges.takeAt(0)) is not None:
-            if (widget := item.widget()) is not None:
-                widget.hide()
-                widget.deleteLater()
-        for text, tone in badges:
-            self._badges.addWidget(pill(text, tone))
-
-    def _controls(self) -> tuple[QWidget, ...]:
-        return (
-            self.layer,
-            self.attach_button,
-            self.detach_button,
-            self.pause_button,
-            self.resume_button,
-            self.cancel_button,
-            self.measure_button,
-            self.labels_button,
-            self.delete_button,
-        )
-
-    def _name_controls(self, sae_id: str, attached: bool) -> None:
-        for button, tip in (
-            (self.measure_button, f"Measure {sae_id} on the loaded model"),
-            (self.labels_button, f"Import labels for {sae_id}"),
-            (self.delete_button, "Detach it first" if attached else f"Remove {sae_id}"),
-        ):
-            button.setToolTip(tip)
-            button.setAccessibleName(tip)
-        self.layer.setAccessibleName(f"Layer for {sae_id}")
-        for plain, verb in (
-            (self.attach_button, "Attach"),
-            (self.detach_button, "Detach"),
-            (self.pause_button, "Pause"),
-            (self.resume_button, "Go on with"),
-            (self.cancel_button, "Cancel"),
-        ):
-            plain.setAccessibleName(f"{verb} {sae_id}")

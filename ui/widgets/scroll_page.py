@@ -1,14 +1,25 @@
-"""A page of cards under a title: scrolls where it is longer than the window, never wider than it."""
+"""A page of cards under a title, and its parts for other pages: what is too large for the window scrolls."""
 
 from __future__ import annotations
 
 from PySide6.QtCore import QEvent, QObject, QSize, Qt
-from PySide6.QtWidgets import QFrame, QScrollArea, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtWidgets import (
+    QBoxLayout,
+    QFrame,
+    QLayout,
+    QScrollArea,
+    QSizePolicy,
+    QSpacerItem,
+    QVBoxLayout,
+    QWidget,
+)
 
 from ui import theme
 from ui.widgets.basics import Surface, column, label, line
 
 CONTENT_WIDTH = 1240
+HEAD_BESIDE = 700
+"""From this width of a page on its buttons stand beside its title."""
 
 
 class FittedScroll(QScrollArea):
@@ -17,6 +28,7 @@ class FittedScroll(QScrollArea):
     def __init__(self, inside: QWidget) -> None:
         super().__init__()
         self._inside = inside
+        self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self.setWidgetResizable(True)
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
@@ -41,15 +53,51 @@ class FittedScroll(QScrollArea):
         return super().eventFilter(watched, event)
 
 
+def page_scroll(body: QWidget) -> QScrollArea:
+    """Around a page that fills the window: where the window is too small for it, the page scrolls."""
+    area = QScrollArea()
+    area.setObjectName("page")
+    area.setWidgetResizable(True)
+    area.setFrameShape(QFrame.Shape.NoFrame)
+    # No stop for Tab: it follows the keyboard to whatever in it has it.
+    area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+    area.setWidget(body)
+    return area
+
+
+class PageHead(QBoxLayout):
+    """A title with its words, and what can be done beside it; below it where the page is narrow."""
+
+    def __init__(self, texts: QLayout, *actions: QWidget) -> None:
+        super().__init__(QBoxLayout.Direction.LeftToRight)
+        self.setContentsMargins(0, 0, 0, 0)
+        self.setSpacing(theme.S)
+        self.addLayout(texts, 1)
+        self._actions = line()
+        for action in actions:
+            self._actions.addWidget(action, 0, Qt.AlignmentFlag.AlignVCenter)
+        self.addLayout(self._actions)
+        self._end = QSpacerItem(0, 0)
+        self._actions.addItem(self._end)
+
+    def fit(self, width: int) -> None:
+        """The page is so wide now."""
+        wide = width >= HEAD_BESIDE
+        self.setDirection(QBoxLayout.Direction.LeftToRight if wide else QBoxLayout.Direction.TopToBottom)
+        grow = QSizePolicy.Policy.Fixed if wide else QSizePolicy.Policy.Expanding
+        self._end.changeSize(0, 0, grow, QSizePolicy.Policy.Fixed)
+        self._actions.invalidate()
+
+
 class ScrollPage(QScrollArea):
     """Holds its cards in ``inside``. ``actions`` stand beside the title."""
 
     def __init__(self, title: str, words: str, *actions: QWidget) -> None:
         super().__init__()
         self.setObjectName("page")
+        self.setAccessibleName(title)
         self.setWidgetResizable(True)
         self.setFrameShape(QFrame.Shape.NoFrame)
-        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         texts = column(spacing=1)
         texts.addWidget(label(title, "title"))
         self.explanation = label(words, "muted", wrap=True)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QButtonGroup, QFrame, QPushButton
+from PySide6.QtWidgets import QButtonGroup, QFrame, QPushButton, QWidget
 
 from ui import theme
 from ui.snippets import Snippet
@@ -48,6 +50,9 @@ class SnippetPanel(Card):
                 self.tabs.addButton(tab, place)
                 self._tab_line.addWidget(tab)
             self._tab_line.addStretch(1)
+            # The tabs were made last and stand first.
+            for former, after in pairwise([*self.tabs.buttons(), self.code, self.copy]):
+                QWidget.setTabOrder(former, after)
             self.tabs.idClicked.connect(self._show)
         self._show(self.tabs.checkedId())
 

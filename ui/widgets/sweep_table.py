@@ -15,10 +15,12 @@ from ui.sweep_words import cell_words, figure_words, intensity_words, share_word
 from ui.widgets.token_text import mixed
 
 _Index = QModelIndex | QPersistentModelIndex
-NARROWEST = 112
-PROMPT_WIDTH = 150
-PROMPT_LETTERS = 20
-LINES = 4
+NARROWEST = 116
+PROMPT_WIDTH = 126
+PROMPT_LETTERS = 15
+LINES, MOST_LINES = 3, 8
+"""Of an answer in its cell: more where there is room for all rows."""
+MEAN_LINES = 4
 TINT = 0.35
 """How much of the accent the cell with the largest share of topic words gets on its ground."""
 
@@ -100,13 +102,15 @@ class SweepModel(QAbstractTableModel):
         if role == Qt.ItemDataRole.DisplayRole:
             if mean is None:
                 return ""
-            topic = "" if mean.topic is None else f"topic {share_words(mean.topic)}\n"
-            return (
-                f"{topic}features {figure_words(mean.features)}\nperplexity {figure_words(mean.perplexity)}\n"
-                f"repeats {share_words(mean.trigrams)}"
-            )
+            told = [] if mean.topic is None else [f"topic {share_words(mean.topic)}"]
+            told += [f"features {figure_words(mean.features)}", f"perplexity {figure_words(mean.perplexity)}"]
+            told.append(f"repeats {share_words(mean.trigrams)}")
+            # Each measure in a line of its own, never in two.
+            return "\n".join(each.replace(" ", "\u00a0") for each in told)
         if role == Qt.ItemDataRole.ForegroundRole:
             return theme.current().colour("muted")
+        if role == Qt.ItemDataRole.FontRole:
+            return theme.current().font("caption")
         if role == Qt.ItemDataRole.TextAlignmentRole:
             return Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignTop
         return None
@@ -136,16 +140,28 @@ class SweepTable(QTableView):
         self.horizontalHeader().setHighlightSections(False)
         self.verticalHeader().setFixedWidth(PROMPT_WIDTH)
         self.verticalHeader().setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
-        # No more than these lines: what begins of a further one would be drawn cut.
-        self.verticalHeader().setDefaultSectionSize(LINES * QFontMetrics(self.font()).lineSpacing() + theme.XS)
+        self._line = QFontMetrics(self.font()).lineSpacing()
         self.selectionModel().currentChanged.connect(lambda now, _before: self.looked_at.emit(self.sweep.cell(now)))
-        self.sweep.modelReset.connect(self._share_width)
+        self.sweep.modelReset.connect(self._share_room)
         theme.current().changed.connect(self.viewport().update)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Share the width among the columns, as long as each can be read."""
+        """Share the room among columns and rows, as long as each can be read."""
         super().resizeEvent(event)
+        self._share_room()
+
+    def _share_room(self) -> None:
         self._share_width()
+        rows = self.sweep.rowCount()
+        if not rows:
+            return
+        means = MEAN_LINES * self._line + theme.XS
+        each = (self.viewport().height() - means) // max(1, rows - 1) - theme.XS
+        # Whole lines: what begins of a further one would be drawn cut.
+        lines = min(MOST_LINES, max(LINES, each // self._line))
+        for row in range(rows - 1):
+            self.verticalHeader().resizeSection(row, lines * self._line + theme.XS)
+        self.verticalHeader().resizeSection(rows - 1, means)
 
     def _share_width(self) -> None:
         columns = self.sweep.columnCount()

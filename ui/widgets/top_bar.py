@@ -13,7 +13,7 @@ from engine.steering.desk import Snapshot
 from engine.steering.live import LiveState
 from engine.steering.moves import place_of
 from engine.steering.plan import EMPTY_PLAN
-from ui import theme
+from ui import shortcuts, theme
 from ui.steering_words import any_on, attached_words, can_steer, live_evidence, live_words, place_words
 from ui.widgets.basics import Button, CopyButton, Dot, ElidedLabel, IconButton, Surface, add_all, column, line
 from ui.widgets.passing_word import PassingWord
@@ -87,7 +87,7 @@ class TopBar(Surface):
         self.saes = StateCell("SAEs", Qt.TextElideMode.ElideMiddle)
         # λ stands at the end and is not to be cut off.
         self.steering = StateCell(STEERING_NOW, Qt.TextElideMode.ElideMiddle)
-        self.switch = Switch("Steering on or off; values are kept")
+        self.switch = Switch(f"Steering on or off; values are kept ({shortcuts.STEERING})")
         self.switch.clicked.connect(self._on_switch)
         self.server = StateCell("Server")
         self.copy = CopyButton(lambda: self._address or "", "Copy the server's address")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.ui.scenes.studio import Scene, Studio
 from tests.ui.scenes.talk import QUESTION, ask
-from ui.frame import CHAT, FEATURES, MONITOR, SWEEP
+from ui.frame import CHAT, FEATURES, MONITOR, RECORDS, SWEEP
 from ui.pages.features import CONTRAST, LABELS, READ, SEEN, FeaturesPage
 from ui.pages.monitor import HISTORY, STATISTICS, MonitorPage
 from ui.pages.sweep import SweepPage
@@ -35,6 +35,16 @@ def features_page(studio: Studio) -> FeaturesPage:
     return page
 
 
+def open_record(studio: Studio, begins: str) -> None:
+    """The record that was just saved, opened."""
+    saved = studio.engine.library.experiments
+    studio.until(lambda: any(each.title.startswith(begins) for each in saved.list()), "the record")
+    number = next(each.id for each in saved.list() if each.title.startswith(begins))
+    studio.window.go(RECORDS, record=number)
+    view = studio.window.records.view
+    studio.until(lambda: view.record is not None and view.record.id == number, "the record to open")
+
+
 def features_gate(studio: Studio) -> None:
     studio.load_model()
     studio.window.show_page(FEATURES)
@@ -63,10 +73,13 @@ def features_reading(studio: Studio) -> None:
     page.reading.field.setPlainText(READ_ALONG)
     page.reading.read_button.click()
     studio.until(lambda: page.reading.reading is not None and page.reading.read_button.isEnabled(), "the reading")
-    page.reading.chips.choose(3)
-    page.reading.chips.picked.emit(3)
+    tokens = page.reading.reading.tokens if page.reading.reading is not None else ()
+    place = next((number for number, token in enumerate(tokens) if "harbour" in token.text), 3)
+    page.reading.chips.choose(place)
+    page.reading.chips.picked.emit(place)
     studio.take("features-reading")
-    row = page.reading.table.rows.rows[0]
+    rows = page.reading.table.rows.rows
+    row = next((each for each in rows if "sea" in each.words), rows[0])
     page.reading.table.chosen.emit(row)
     studio.until(lambda: page.reading.clear_colour.isVisible() and page.detail.facts is not None, "the colours")
     studio.take("features-colour")
@@ -84,6 +97,9 @@ def features_contrast(studio: Studio) -> None:
     page.show_feature(tab.table.rows.rows[0].feature.index)
     studio.camera.settle()
     studio.take("features-contrast")
+    tab.keep_button.click()
+    open_record(studio, "Contrast")
+    studio.take("records-contrast")
 
 
 def monitor(studio: Studio) -> None:
@@ -139,6 +155,9 @@ def sweep(studio: Studio) -> None:
     studio.until(lambda: page.outcome is not None, "the sweep")
     page.table.setCurrentIndex(page.table.sweep.index(1, 2))
     studio.take("sweep")
+    page.keep_button.click()
+    open_record(studio, "Sweep")
+    studio.take("records-sweep")
 
 
 SCENES = (

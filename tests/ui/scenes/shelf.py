@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -10,6 +11,8 @@ from PySide6.QtCore import Qt
 
 from engine.actions.downloading.preview import FilePreview, LevelEstimate, MemoryTerms, ModelPreview, QuantPreview
 from engine.actions.downloading.saes import HubSaeFile, SaePreview
+from engine.actions.importing import LocalModel
+from engine.library.records import EngineKind, ModelSource, ModelStatus, NewModel
 from tests.ui.scenes.studio import ROOT, Scene, Studio
 from ui.frame import MODELS, SAES, SERVER, SETTINGS
 from ui.pages.models import ModelsPage
@@ -27,6 +30,7 @@ PREVIEW = ModelPreview(
     architecture="LlamaForCausalLM",
     model_type="llama",
     context_length=8192,
+    has_chat_template=True,
     params=361_821_120,
     files=(FilePreview("config.json", 861), FilePreview("model.safetensors", 723_674_912)),
     total_bytes=727_000_000,
@@ -42,6 +46,55 @@ PREVIEW = ModelPreview(
         QuantPreview("Q8_0", ("q8.gguf",), 386_400_000, False, MemoryTerms(386.4, 83.9, 4096, 38.6, 508.9)),
     ),
     companions=(),
+)
+_QWEN: dict[str, Any] = {
+    "source": ModelSource.HUGGINGFACE,
+    "engine": EngineKind.LLAMACPP,
+    "repo_id": "Qwen/Qwen3-4B-Instruct-2507-GGUF",
+    "architecture": "qwen3",
+    "params": 4_022_468_096,
+}
+OTHERS = (
+    NewModel(
+        "Qwen3-4B-Instruct-2507-GGUF:Q8_0",
+        **_QWEN,
+        gguf_label="Q8_0",
+        context_length=262_144,
+        has_chat_template=True,
+        disk_size_mb=4280.4,
+        estimated_memory_mb=5136.5,
+    ),
+    NewModel(
+        "Qwen3-4B-Instruct-2507-GGUF:Q4_K_M",
+        **_QWEN,
+        gguf_label="Q4_K_M",
+        disk_size_mb=2497.3,
+        status=ModelStatus.DOWNLOADING,
+    ),
+    NewModel(
+        "Phi-4-mini-instruct",
+        ModelSource.HUGGINGFACE,
+        EngineKind.TRANSFORMERS,
+        repo_id="microsoft/Phi-4-mini-instruct",
+        disk_size_mb=7672.4,
+    ),
+)
+CUT = (
+    "model-00001-of-00002.safetensors of microsoft/Phi-4-mini-instruct could not be fetched in 3 attempts: the "
+    "connection was cut. 1,203 MB of it are kept. Check the network connection and start the download again; it goes "
+    "on where it broke off."
+)
+LOCAL = NewModel(
+    "gemma-3-270m-it:Q8_0",
+    ModelSource.LOCAL,
+    EngineKind.LLAMACPP,
+    local_path="/models/gemma-3-270m-it-Q8_0.gguf",
+    params=268_098_176,
+    architecture="gemma3",
+    gguf_label="Q8_0",
+    context_length=32_768,
+    has_chat_template=True,
+    disk_size_mb=291.5,
 )
 OFFERED = SaePreview(
     "google/gemma-scope-2b-pt-res",
@@ -133,17 +186,25 @@ def models(studio: Studio) -> None:
     for file in sorted((ROOT / ".data" / "models" / "demo").rglob("*.gguf"))[:1]:
         if not any(each.local_path == str(file) for each in studio.engine.shelf.list()):
             studio.engine.models.import_local(file)
+    others = [studio.engine.library.models.add(each).id for each in OTHERS]
+    studio.engine.library.models.set_status(others[2], ModelStatus.ERROR, error_message=CUT)
     studio.window.show_page(MODELS)
     page = studio.window.page(MODELS)
     assert isinstance(page, ModelsPage)
-    studio.until(lambda: len(page.rows) == len(studio.engine.shelf.list()), "the models")
+    page.refresh()
+    studio.until(lambda: len(page.rows) == len(studio.engine.shelf.list()) and not page._reading, "the models")
+    page.rows[others[1]].show_transfer(1_140_000_000, 2_497_281_312, 8_400_000)
     page.ask_memory(studio.record.id)
     studio.until(lambda: "In all" in page.memory.estimate.rows(), "the estimate")
     page.add.show_preview(PREVIEW)
     page.add.repo.setText(PREVIEW.repo_id)
     studio.take("models")
     page.add.show_tab(FILES)
+    page.add.show_local(LocalModel(Path("/models/gemma.gguf"), LOCAL, 1, None))
     studio.take("models-add-files", page.add)
+    for number in others:
+        studio.engine.library.models.remove(number)
+    page.refresh()
 
 
 def saes(studio: Studio) -> None:

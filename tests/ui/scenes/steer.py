@@ -61,7 +61,7 @@ def profiles(studio: Studio) -> None:
     page = studio.window.page(PROFILES)
     assert isinstance(page, ProfilesPage)
     studio.until(lambda: page.views, "the profiles")
-    key = next(key for key, each in page.views.items() if "royalty" in each.record.name)
+    key = next(key for key, each in page.views.items() if "law" in each.record.name)
     studio.engine.profiles.activate(key)
     page.select(key)
     studio.until(lambda: page.view is not None and page.view.steers, "the active profile")
@@ -86,7 +86,11 @@ def circuits(studio: Studio) -> None:
     page.select(key)
     studio.engine.circuits.activate(key, acknowledge_unvalidated=True)
     studio.until(lambda: page.view is not None and page.view.view.summary.steering, "the serving circuit")
-    ask(studio, "What does a judge do all day?", 32)
+    for tokens in (10, 14, 18, 24, 32):
+        ask(studio, "What does a judge do all day?", tokens)
+        # Until one ends at a word that lights a node.
+        if any(item.lit > 0 for item in page.card.drawing.view.nodes.values()):
+            break
     studio.window.show_page(CIRCUITS)
     studio.take("circuits")
     page.card.open_tab(EVIDENCE)

@@ -10,7 +10,7 @@ import pkgutil
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,10 +38,19 @@ ROOT = Path(__file__).resolve().parents[3]
 DEMO = ROOT / "assets" / "demo"
 SIZES = ((1280, 800), (1920, 1200))
 SCHEMES = (("light", Qt.ColorScheme.Light), ("dark", Qt.ColorScheme.Dark))
-COLOURS = 224
-FREQUENT = 160
+_TALK = ("home", "compare", "records")
+_STEER = ("steering", "profiles", "clusters", "circuits", "sweep")
+_OTHERS = ("features-reading", "monitor", "models", "saes", "server", "settings")
+PAGES = frozenset((*_TALK, *_STEER, *_OTHERS))
+"""The pictures that stand for a page: at every size. What else there is to see is taken at the first size only, so that
+the folder stays small enough to be kept with the source.
+"""
+COLOURS = 48
+FREQUENT = 16
 """Of :data:`COLOURS`; the others are those that are unlike all of them, however small what they are in."""
-UNLIKE = 20
+UNLIKE = 22
+LONGEST_MS = 30_000
+"""A layout that has not come to rest by then never will."""
 PORT = 8000
 """In the address that is shown; another one where something else listens there."""
 AREAS = ("talk", "steer")
@@ -70,9 +79,21 @@ def areas() -> dict[str, tuple[Scene, ...]]:
 class Photographer:
     """Runs the event loop and takes pictures of a window in every scheme and size."""
 
-    def __init__(self, app: QApplication, out: Path) -> None:
+    def __init__(
+        self,
+        app: QApplication,
+        out: Path,
+        sizes: Sequence[tuple[int, int]] = (),
+        schemes: Sequence[str] = ("light", "dark"),
+        mark: str = "",
+    ) -> None:
         self._app = app
         self._out = out
+        self._sizes = sizes or SIZES
+        self._every_size = bool(sizes)
+        self._schemes = [each for each in SCHEMES if each[0] in schemes]
+        self._mark = mark
+        """What is added to the names of the pictures."""
         self.taken: list[Path] = []
 
     def until(self, condition: Callable[[], object], what: str, seconds: float = 300) -> None:
@@ -86,27 +107,46 @@ class Photographer:
             )
 
     def settle(self, milliseconds: int = 250) -> None:
-        """Let layouts, timers and counts come to rest."""
+        """Let timers and counts come to rest for that long, then go on until two looks find every widget in its place.
+
+        A busy machine may be in the middle of a layout however long it was waited.
+        """
         clock = QElapsedTimer()
         clock.start()
-        while clock.elapsed() < milliseconds:
-            self._app.processEvents(QEventLoop.ProcessEventsFlag.AllEvents, 20)
+        places: list[tuple[int, int, int, int]] | None = None
+        while True:
+            before = places
+            while clock.elapsed() < milliseconds:
+                self._app.processEvents(QEventLoop.ProcessEventsFlag.AllEvents, 20)
+            places = [
+                (each.x(), each.y(), each.width(), each.height())
+                for window in self._app.topLevelWidgets()
+                if window.isVisible()
+                for each in window.findChildren(QWidget)
+                if each.isVisible()
+            ]
+            if places == before:
+                return
+            if clock.elapsed() > LONGEST_MS:
+                raise SystemExit(f"the layout did not come to rest within {LONGEST_MS / 1000:g} s")
+            milliseconds = clock.elapsed() + 80
 
     def take(self, window: QWidget, name: str, target: QWidget | None = None) -> None:
         """Picture ``target`` (the window itself where None), having given the window each look."""
-        for scheme_name, scheme in SCHEMES:
+        sizes = self._sizes if name in PAGES or self._every_size else self._sizes[:1]
+        for scheme_name, scheme in self._schemes:
             theme.current().force(scheme)
-            for width, height in SIZES:
+            for width, height in sizes:
                 window.resize(width, height)
                 self.settle()
                 size = "" if target is not None else f"-{width}x{height}"
-                path = self._out / f"{name}-{scheme_name}{size}.png"
+                path = self._out / f"{name}-{scheme_name}{size}{self._mark}.png"
                 save_small((target or window).grab().toImage(), path)
                 self.taken.append(path)
                 if target is not None:
                     break
         theme.current().force(Qt.ColorScheme.Light)
-        window.resize(*SIZES[0])
+        window.resize(*self._sizes[0])
         self.settle()
 
 

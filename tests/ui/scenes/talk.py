@@ -168,7 +168,8 @@ def compare(studio: Studio) -> None:
     first = studio.engine.desk.state.attachments[1]
     studio.engine.monitor.set_enabled(True)
     chat.side.show_panel(FEATURES)
-    chat.lens.take(first.sae_id, first.layer, 3036 if studio.demo else 3)
+    wanted = 3 if sea is None else next(iter(sea.record.steering))
+    chat.lens.take(first.sae_id, first.layer, wanted)
     view = chat.messages.view(1)
     assert isinstance(view, CompareMessage)
     studio.until(lambda: view.plain.tokens is not None and view.steered.tokens is not None, "the colours")

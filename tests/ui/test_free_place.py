@@ -1,0 +1,91 @@
+"""What lies over a page covers no control: the passing word and the welcome."""
+
+from __future__ import annotations
+
+import pytest
+from PySide6.QtCore import QPoint, QRect, QSize
+from PySide6.QtWidgets import QApplication, QLabel, QLineEdit, QPlainTextEdit, QPushButton, QWidget
+from pytestqt.qtbot import QtBot
+
+from tests.conftest import EngineMaker
+from tests.ui.conftest import StageMaker
+from tests.ui.look import until
+from ui.frame import CHAT, HOME
+from ui.main_window import MainWindow
+from ui.widgets.basics import pill
+from ui.widgets.free_place import controls_in, free_place
+
+ROOM = QRect(0, 0, 400, 300)
+
+
+@pytest.mark.parametrize(
+    ("taken", "wanted", "found"),
+    [
+        ([], QPoint(300, 260), QPoint(300, 260)),
+        # Never out of the room.
+        ([], QPoint(900, -5), QPoint(300, 0)),
+        # Straight up, off what is there.
+        ([QRect(310, 250, 20, 20)], QPoint(300, 260), QPoint(300, 192)),
+        # Nowhere is free: the corner that covers least.
+        ([QRect(0, 0, 400, 300), QRect(0, 0, 300, 300)], QPoint(0, 0), QPoint(300, 0)),
+    ],
+)
+def test_the_nearest_place_that_covers_nothing(taken: list[QRect], wanted: QPoint, found: QPoint) -> None:
+    assert free_place(QSize(100, 40), wanted, ROOM, taken) == found
+
+
+def test_what_must_not_be_covered(qtbot: QtBot) -> None:
+    page = QWidget()
+    qtbot.addWidget(page)
+    page.resize(600, 400)
+    over = QWidget(page)
+    reading = QPlainTextEdit(page)
+    reading.setReadOnly(True)
+    hidden = QPushButton("hidden", page)
+    for widget, at in ((QPushButton("press", page), 0), (QLineEdit(page), 50), (pill("loaded"), 100), (reading, 150)):
+        widget.setParent(page)
+        widget.setGeometry(10, at, 80, 20)
+    QLabel("words", page).setGeometry(10, 350, 80, 20)
+    QPushButton("close", over).setGeometry(0, 0, 20, 20)
+    page.show()
+    hidden.hide()
+    found = sorted(each.top() + 6 for each in controls_in(page, (over,)))
+    assert found == [0, 50, 100]
+
+
+def body_of(window: MainWindow) -> QWidget:
+    body = window.centralWidget()
+    assert body is not None
+    return body
+
+
+def covered(window: MainWindow, over: QWidget) -> list[QRect]:
+    body = body_of(window)
+    panel = window.tour.panel
+    assert window.bar.passing is not None
+    return [each for each in controls_in(body, (panel, window.bar.passing)) if over.geometry().intersects(each)]
+
+
+def test_the_welcome_and_the_passing_word_cover_no_control(
+    qtbot: QtBot, make_engine: EngineMaker, make_stage: StageMaker
+) -> None:
+    window = make_stage(make_engine()).window
+    window.show_page(HOME)
+    word = window.bar.passing
+    assert word is not None
+    window.say("The model is loaded.")
+    until(qtbot, word.isVisible)
+    assert covered(window, word) == []
+    for with_demo in (True, False):
+        window.tour.welcome(with_demo=with_demo)
+        QApplication.processEvents()
+        window.tour.panel.follow()
+        assert covered(window, window.tour.panel) == []
+        assert body_of(window).rect().contains(window.tour.panel.geometry())
+    window.tour.panel.end()
+    # In Chat the lower right corner is the button that sends and stops.
+    window.show_page(CHAT)
+    QApplication.processEvents()
+    window.say("The model is loaded.")
+    assert window.chat.composer.button.isVisible()
+    assert covered(window, word) == []
