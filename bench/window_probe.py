@@ -1,7 +1,8 @@
 """Opens the real window on a virtual screen and measures it: ``python -m bench.window_probe --data-dir D ...``.
 
-A timer asks for a turn of the event loop every 5 ms; the longest time between two turns is a stall. Prints one JSON
-line: ``paint_s``, ``import_stall_ms``, ``stall_ms``.
+The window is used as a person uses it, through its pages: wait for the first model, bring in SAEs and attach them,
+take in documents, have an answer written while the dial turns and the Monitor page is looked at, load a second model.
+Prints one JSON line: ``paint_s``, and for each of these the longest stall (see :class:`bench.stalls.Stall`).
 """
 
 from __future__ import annotations
@@ -20,40 +21,115 @@ import argparse  # noqa: E402
 import json  # noqa: E402
 import shutil  # noqa: E402
 import sys  # noqa: E402
+from collections.abc import Callable, Iterator  # noqa: E402
 from pathlib import Path  # noqa: E402
+from typing import Any  # noqa: E402
 
-from PySide6.QtCore import QObject, QTimer  # noqa: E402
+from PySide6.QtCore import QTimer  # noqa: E402
 
 from app import gui  # noqa: E402
 from app.options import Options  # noqa: E402
 from app.startup import opened  # noqa: E402
+from bench.stalls import Heart  # noqa: E402
+from bench.window_stage import Stage  # noqa: E402
 from engine.actions.importing import import_local_model  # noqa: E402
 from engine.events import EventBus  # noqa: E402
 from engine.library.database import Library  # noqa: E402
 
-TURN_MS = 5
+TOKENS = 96
+LOOK_MS = 50
+"""How often the probe looks whether it may go on."""
+MONITOR_LOOKS = (15, 45)
+"""Between these looks at a running answer the Monitor page is in front."""
+SETTLE_LOOKS = 20
+"""Looks after each step that still belong to it: pages follow what has happened."""
 PATIENCE_S = 240
 
+Step = Iterator[Callable[[], bool]]
+"""What a part of the way waits for, one after the other."""
 
-class Heart(QObject):
-    """The longest gap between two turns of the loop since the last :meth:`reset`, in ms."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._timer = QTimer(self)
-        self._timer.setInterval(TURN_MS)
-        self._timer.timeout.connect(self._beat)
-        self.reset()
-        self._timer.start()
+class Way:
+    """The way through the window. Each ``yield`` gives what has to hold before it goes on."""
 
-    def reset(self) -> None:
-        """Begin anew."""
-        self._last, self.longest = time.perf_counter(), 0.0
+    def __init__(self, face: Any, heart: Heart, stage: Stage) -> None:
+        self.figures: dict[str, Any] = {}
+        self._window, self._engine = face._window, face._engine
+        self._heart = heart
+        self._stage = stage
 
-    def _beat(self) -> None:
-        now = time.perf_counter()
-        self.longest = max(self.longest, 1000 * (now - self._last) - TURN_MS)
-        self._last = now
+    def parts(self) -> Step:
+        """Everything, in order, with a figure for each."""
+        yield lambda: self._engine.shelf.resident is not None
+        self._window.tour.end()
+        self._note("import")
+        for name, part in (
+            ("attach", self._attach),
+            ("document", self._take_documents),
+            ("generate", self._generate),
+            ("load", self._load_second),
+        ):
+            yield from self._calm()
+            self._heart.take()
+            yield from part()
+            yield from self._calm()
+            self._note(name)
+
+    def _note(self, name: str) -> None:
+        self.figures[name] = self._heart.take().as_dict()
+
+    @staticmethod
+    def _calm() -> Step:
+        for _ in range(SETTLE_LOOKS):
+            yield lambda: True
+
+    def _attach(self) -> Step:
+        page = self._window.page("saes")
+        self._window.show_page("saes")
+        for folder in self._stage.saes:
+            page.import_folder(str(folder))
+        yield lambda: len(page.rows) == len(self._stage.saes) and not page._working
+        for sae_id in list(page.rows):
+            page.attach(sae_id, None)
+        yield lambda: len(self._engine.desk.state.attachments) == len(self._stage.saes)
+
+    def _take_documents(self) -> Step:
+        self._window.open_documents(self._stage.documents)
+        yield lambda: self._window.open_page == "circuits"
+        clusters, circuits = self._window.page("clusters"), self._window.page("circuits")
+        yield lambda: bool(circuits.views)
+        # A page that is not in front catches up when it is.
+        self._window.show_page("clusters")
+        yield lambda: bool(clusters.views)
+
+    def _generate(self) -> Step:
+        window = self._window
+        window.show_page("monitor")
+        monitor = window.page("monitor")
+        yield from self._calm()
+        monitor.switch.setChecked(True)
+        monitor.apply()
+        yield lambda: self._engine.monitor.watching
+        window.go("chat", steer=("cluster", next(iter(window.page("clusters").views))))
+        yield lambda: not window.chat.dial.busy and self._engine.desk.state.profile is not None
+        chat = window.chat
+        chat.settings.length.setValue(TOKENS)
+        chat.composer.field.setPlainText("Tell me about the sea, and about the people who live by it.")
+        chat.composer.button.click()
+        for look in range(10_000):
+            if not chat.busy:
+                break
+            if look in MONITOR_LOOKS:
+                window.show_page("monitor" if look == MONITOR_LOOKS[0] else "chat")
+            chat.strip.turned.emit(0.5 + (look % 10) / 10)
+            yield lambda: True
+        window.show_page("chat")
+
+    def _load_second(self) -> Step:
+        self._window.show_page("models")
+        second = self._engine.shelf.resolve("second")
+        self._engine.loader.load(second.id)
+        yield lambda: (resident := self._engine.shelf.resident) is not None and resident.record.id == second.id
 
 
 def main() -> int:
@@ -61,6 +137,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.window_probe")
     parser.add_argument("--data-dir", required=True)
     parser.add_argument("--checkpoint", type=Path, required=True)
+    parser.add_argument("--stage", type=Path, required=True, help="folder made by bench.window_stage")
     given = parser.parse_args()
     library = Library.open(Path(given.data_dir) / "millm.db")
     # The same folder is not imported twice: the second model is a copy of links.
@@ -71,49 +148,47 @@ def main() -> int:
     for name, folder in (("first", given.checkpoint), ("second", twin)):
         import_local_model(library, EventBus(), folder, name=name)
     library.close()
+    sys.setswitchinterval(gui.SWITCH_S)
     app = gui._application()
-    figures: dict[str, float] = {}
     with opened(Options(data_dir=given.data_dir, port=0, model="first")) as program:
         face = gui._Face(app, program)
-        window, engine = face._window, face._engine
+        window = face._window
         paint = gui._FirstPaint()
         heart = Heart()
+        way = Way(face, heart, Stage.at(given.stage))
+        steps = way.parts()
         begun = time.monotonic()
+        waits_for: list[Callable[[], bool]] = [lambda: "paint_s" in way.figures]
 
         def painted() -> None:
-            figures["paint_s"] = time.time() - STARTED
-            heart.reset()
+            way.figures["paint_s"] = time.time() - STARTED
+            heart.take()
 
-        def watch() -> None:
-            resident = engine.shelf.resident
+        def look() -> None:
             if time.monotonic() - begun > PATIENCE_S:
-                window.close()
-            elif resident is None:
-                return
-            elif "import_stall_ms" not in figures:
-                figures["import_stall_ms"] = heart.longest
-                window.show_page("chat")
-                window.chat.settings.length.setValue(48)
-                window.chat.composer.field.setPlainText("Tell me about the sea.")
-                window.chat.composer.button.click()
-                heart.reset()
-            elif window.chat.busy:
-                return
-            elif resident.record.name == "first" and engine.shelf.loading is None:
-                second = engine.shelf.resolve("second")
-                engine.loader.load(second.id)
-            elif resident.record.name == "second":
-                figures["stall_ms"] = heart.longest
-                window.close()
+                print(f"the probe waited in vain in line {waits_for[0].__code__.co_firstlineno}", file=sys.stderr)
+                looking.stop()
+                window.leave()
+            elif waits_for[0]():
+                try:
+                    waits_for[0] = next(steps)
+                except StopIteration:
+                    way.figures["done"] = True
+                    looking.stop()
+                    window.leave()
+                except Exception:
+                    looking.stop()
+                    window.leave()
+                    raise
 
         paint.happened.connect(painted)
         window.installEventFilter(paint)
-        watching = QTimer()
-        watching.timeout.connect(watch)
-        watching.start(50)
+        looking = QTimer()
+        looking.timeout.connect(look)
+        looking.start(LOOK_MS)
         status = face.run()
-    print(json.dumps(figures), flush=True)
-    return face.quitter.leave(status if len(figures) == 3 else 1)
+    print(json.dumps(way.figures), flush=True)
+    return face.quitter.leave(status if way.figures.get("done") else 1)
 
 
 def _same_disk(one: Path, other: Path) -> bool:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from bench.harness import Row, compare
 from bench.world import SAE_IDS, World
+from ui.monitor_feed import Feed, poll
 
 TOKENS = 64
+LOOK_S = 0.1
+FIGURES_EVERY = 5
+"""How often the Monitor page looks, and which of its looks ask for the figures too."""
 
 
 def measure(world: World, rounds: int) -> list[Row]:
@@ -29,6 +34,10 @@ def measure(world: World, rounds: int) -> list[Row]:
             return plain()
         finally:
             world.engine.monitor.set_enabled(False)
+
+    def looked_at() -> float:
+        with _somebody_looks(world):
+            return monitored()
 
     rows = [
         compare(
@@ -59,7 +68,16 @@ def measure(world: World, rounds: int) -> list[Row]:
             plain,
             target=0.95,
             unit="tok/s",
-            note=f"{where}; 3 × 3072 features",
+            note=f"{where}; 3 × 3072 features; the Monitor page is not open",
+            rounds=rounds,
+        ),
+        compare(
+            "the same while the Monitor page is open ÷ off",
+            looked_at,
+            plain,
+            target=0.9,
+            unit="tok/s",
+            note=f"{where}; read every {LOOK_S:g} s as the page does it, without its drawing",
             rounds=rounds,
         ),
         compare(
@@ -93,6 +111,28 @@ def measure(world: World, rounds: int) -> list[Row]:
         ),
     ]
     return rows
+
+
+@contextmanager
+def _somebody_looks(world: World) -> Iterator[None]:
+    """A thread that reads the live monitor as the Monitor page does."""
+    first = world.engine.desk.state.attachments[0]
+    over = threading.Event()
+
+    def look() -> None:
+        feed, turn = Feed(), 0
+        while not over.wait(LOOK_S):
+            place = (first.sae_id, first.layer)
+            feed.take(poll(world.engine, feed.number, place, feed.asked, figures=turn % FIGURES_EVERY == 0))
+            turn += 1
+
+    thread = threading.Thread(target=look, name="monitor page")
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 @contextmanager
