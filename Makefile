@@ -149,9 +149,10 @@ screenshots: qt-offscreen gguf-engine demo-test
 package: qt-offscreen packages gguf-engine
 	packaging/build.sh $(ARGS)
 
-# By hand, not in CI: it installs other people's packages into an environment of its own, .venv-clients.
+# By hand, not in CI: it installs other people's packages into environments of their own under .venv-clients, 3 GB in
+# all, most of it Open WebUI's. ARGS="--skip open-webui" leaves that out, ARGS="openai langchain" names what to try.
 try-clients: packages demo-test
-	HF_HUB_OFFLINE=1 $(PY) -m tests.clients.try_clients
+	HF_HUB_OFFLINE=1 TORCH_INDEX_URL=$(TORCH_INDEX_URL) $(PY) -m tests.clients.try_clients $(ARGS)
 
 clean:
 	rm -rf $(VENV) .venv-clients packaging/out .data build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -3,8 +3,8 @@
 #
 #   packaging/build.sh [--no-try]
 #
-# What it needs beyond `make setup`: PyInstaller (installed here), and for the .deb dpkg-deb. Trying it out on Linux
-# installs the package for real (as root, or with sudo) and wants Xvfb and xdotool.
+# What it needs beyond `make setup`: PyInstaller (installed here); on Linux dpkg-deb and zstd, and strip for a smaller
+# folder. Trying it out on Linux installs the package for real (as root, or with sudo), and Xvfb, xdotool, scrot and curl.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -12,6 +12,27 @@ PY="${PY:-.venv/bin/python}"
 OUT=packaging/out
 TRY=1
 [ "${1:-}" = "--no-try" ] && TRY=0
+
+# Said now, not after ten minutes of freezing.
+if [ "$(uname -s)" = Linux ]; then
+    for needed in dpkg-deb:dpkg zstd:zstd; do
+        command -v "${needed%:*}" >/dev/null || {
+            echo "${needed%:*} is missing. On Debian or Ubuntu: sudo apt-get install ${needed#*:}" >&2
+            exit 1
+        }
+    done
+    command -v strip >/dev/null || echo "Without strip the folder is 115 MB bigger: sudo apt-get install binutils" >&2
+    if [ "$TRY" = 1 ] && [ "$(id -u)" -ne 0 ] && ! command -v sudo >/dev/null; then
+        echo "Trying the package installs it, as root or with sudo. Without: make package ARGS=--no-try" >&2
+        exit 1
+    fi
+fi
+
+cuda="$("$PY" -c 'import torch; print(torch.version.cuda or "")')"
+if [ -n "$cuda" ]; then
+    echo "PyTorch here is a build with CUDA $cuda, so the package will have several gigabytes. For the small one:" >&2
+    echo "make packages TORCH_INDEX_URL=https://download.pytorch.org/whl/cpu, then make package" >&2
+fi
 
 started=$SECONDS
 say() { printf '%4d s  %s\n' "$((SECONDS - started))" "$*"; }

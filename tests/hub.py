@@ -36,6 +36,7 @@ class HubRepo:
     token: str = "hf_good"
     pipeline_tag: str | None = "text-generation"
     parameters: int | None = None
+    gguf: dict[str, Any] | None = None
     announced: dict[str, int] = field(default_factory=dict)
 
 
@@ -182,6 +183,8 @@ def _handler(hub: StandInHub) -> type[BaseHTTPRequestHandler]:
                 body["pipeline_tag"] = repo.pipeline_tag
             if repo.parameters is not None:
                 body["safetensors"] = {"parameters": {"F32": repo.parameters}, "total": repo.parameters}
+            if repo.gguf is not None:
+                body["gguf"] = repo.gguf
             self._send(200, json.dumps(body).encode(), {"Content-Type": "application/json"})
 
         def _file(self, repo_id: str, revision: str, name: str, with_body: bool) -> None:

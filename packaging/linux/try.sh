@@ -53,6 +53,7 @@ clean=(env -i PATH=/usr/local/bin:/usr/bin:/bin HOME="$home" LANG=C.UTF-8)
 window() { env DISPLAY="$display" xdotool search --onlyvisible --name '^miLLM Desktop$'; }
 
 export DEBIAN_FRONTEND=noninteractive
+$sudo apt-get update -qq || say "the lists of packages could not be renewed"
 $sudo apt-get install -y -qq --no-install-recommends xvfb xdotool scrot curl >/dev/null
 $sudo apt-get install -y -qq --reinstall "$deb" >/dev/null
 say "installed: $(dpkg-query -W -f='${Package} ${Version}, ${Installed-Size} KB' millm-desktop)"

@@ -4,8 +4,9 @@ set -euo pipefail
 program="$1"
 data="$(mktemp -d)"
 port=8917
-trap 'kill "$serve" 2>/dev/null || true; rm -rf "$data"' EXIT
-serve=0
+serve=""
+# Never `kill 0`: it would end the build that called this.
+trap '[ -z "$serve" ] || kill "$serve" 2>/dev/null; rm -rf "$data"' EXIT
 "$program" demo install --data-dir "$data"
 "$program" serve --data-dir "$data" --port "$port" &
 serve=$!
@@ -22,4 +23,4 @@ case "${answer:-}" in
 esac
 kill -TERM "$serve"
 wait "$serve"
-serve=0
+serve=""

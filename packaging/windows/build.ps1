@@ -1,6 +1,6 @@
 # Builds the one-folder program and the installer on Windows, then starts the frozen program once.
 #   powershell -ExecutionPolicy Bypass -File packaging\windows\build.ps1
-# Wants Python 3.11-3.13 with the packages installed (pip install -c constraints.txt .) and Inno Setup 6 (iscc).
+# Wants Python 3.11-3.13 with the packages installed (pip install -c constraints.txt .) and Inno Setup 6 or 7 (iscc).
 $ErrorActionPreference = "Stop"
 Set-Location (Join-Path $PSScriptRoot "..\..")
 $python = if ($env:PY) { $env:PY } else { "python" }
@@ -24,7 +24,11 @@ Invoke-Checked $python @("-m", "PyInstaller", "--noconfirm", "--log-level", "WAR
 
 $version = (Select-String -Path app\about.py -Pattern '^VERSION = "(.*)"').Matches[0].Groups[1].Value
 $iscc = Get-Command iscc -ErrorAction SilentlyContinue
-$compiler = if ($iscc) { $iscc.Source } else { "${env:ProgramFiles(x86)}\Inno Setup 6\ISCC.exe" }
+$compiler = if ($iscc) { $iscc.Source } else {
+    @($env:ProgramFiles, ${env:ProgramFiles(x86)}) | ForEach-Object { "$_\Inno Setup 7\ISCC.exe"; "$_\Inno Setup 6\ISCC.exe" } |
+        Where-Object { Test-Path $_ } | Select-Object -First 1
+}
+if (-not $compiler) { throw "Inno Setup was not found: choco install innosetup, or https://jrsoftware.org/isdl.php" }
 $options = @("/DVersion=$version", "packaging\windows\millm.iss")
 if ($env:MILLM_SIGN) { $options = @("/DSign=1", "/Smillm=$env:MILLM_SIGN `$f") + $options }
 Invoke-Checked $compiler $options

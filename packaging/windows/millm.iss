@@ -1,4 +1,5 @@
-; Inno Setup 6 script of the Windows installer. build.ps1 calls: iscc /DVersion=X packaging\windows\millm.iss
+; Inno Setup script of the Windows installer, for 6.3 (x64compatible) or later.
+; build.ps1 calls: iscc /DVersion=X packaging\windows\millm.iss
 #ifndef Version
   #error Say which version: iscc /DVersion=0.1.0 millm.iss
 #endif

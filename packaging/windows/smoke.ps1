@@ -2,12 +2,14 @@
 param([Parameter(Mandatory)] [string] $Program)
 $ErrorActionPreference = "Stop"
 $data = Join-Path ([IO.Path]::GetTempPath()) ("millm-" + [guid]::NewGuid())
+# Start-Process puts arguments together as they are, so a path with spaces needs its quotes.
+$folder = "`"$data`""
 $port = 8917
 New-Item -ItemType Directory $data | Out-Null
 try {
-    $install = Start-Process $Program -ArgumentList @("demo", "install", "--data-dir", $data) -Wait -PassThru
+    $install = Start-Process $Program -ArgumentList @("demo", "install", "--data-dir", $folder) -Wait -PassThru
     if ($install.ExitCode -ne 0) { throw "demo install ended with $($install.ExitCode)" }
-    $serve = Start-Process $Program -ArgumentList @("serve", "--data-dir", $data, "--port", $port) -PassThru
+    $serve = Start-Process $Program -ArgumentList @("serve", "--data-dir", $folder, "--port", $port) -PassThru
     $body = @{ model = "SmolLM2-135M-Instruct"; max_tokens = 24; temperature = 0
         messages = @(@{ role = "user"; content = "Name the capital of France." }) } | ConvertTo-Json -Depth 4
     $answer = $null

@@ -71,6 +71,11 @@ def test_pictures_are_small() -> None:
     assert [picture.name for picture in pictures if picture.stat().st_size > 100_000] == []
 
 
+def test_the_pictures_of_the_window_stay_small_together() -> None:
+    pictures = sorted((ROOT / "docs" / "screenshots").glob("*.png"))
+    assert sum(picture.stat().st_size for picture in pictures) < 6_000_000
+
+
 def test_the_examples_of_documents_are_accepted() -> None:
     profile, cluster, circuit = (text.encode() for text in blocks(ROOT / "docs" / "document-formats.md", "json"))
     assert import_profile(profile).name == "A touch of the sea"

@@ -1,8 +1,10 @@
-"""The small tools of the build: icons, the wheel that is bundled, links instead of copies."""
+"""The small tools of the build: icons, the wheel that is bundled, a smaller folder, the smoke test of macOS."""
 
 from __future__ import annotations
 
+import ctypes
 import os
+import shutil
 import struct
 import subprocess
 import sys
@@ -86,3 +88,56 @@ def test_copies_of_one_library_become_links(tmp_path: Path) -> None:
         assert (lib / name).read_bytes() == b"one" * 1000
     for other in (lib / "libother.so", tmp_path / "libggml.so", lib / "notes.txt"):
         assert not other.is_symlink()
+
+
+@pytest.mark.skipif(
+    not sys.platform.startswith("linux") or not shutil.which("strip") or not shutil.which("cc"),
+    reason="there is no compiler, or no strip",
+)
+def test_symbols_go_out_of_torch_and_of_nothing_else(tmp_path: Path) -> None:
+    libraries = tmp_path / "_internal" / "torch" / "lib" / "libone.so", tmp_path / "_internal" / "other" / "libtwo.so"
+    source = tmp_path / "source.c"
+    source.write_text("static int hidden(int a) { return a * 42; }\nint answer(void) { return hidden(1); }\n")
+    for each in libraries:
+        each.parent.mkdir(parents=True)
+        subprocess.run(["cc", "-g", "-O0", "-shared", "-fPIC", "-o", str(each), str(source)], check=True)
+    ours, theirs = (each.read_bytes() for each in libraries)
+    assert b".debug_info" in ours
+    done = tool("trim.py", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert b".debug_info" not in libraries[0].read_bytes()
+    assert libraries[1].read_bytes() == theirs
+    assert ctypes.CDLL(str(libraries[0])).answer() == 42
+
+
+PROGRAM = """#!/bin/sh
+[ "$1" = serve ] || exit {install}
+trap 'exit 0' TERM
+: > {ready}
+while :; do read -r _ < {pipe}; done
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there is no such shell")
+@pytest.mark.parametrize(("install", "answer", "status"), [(0, "Paris", 0), (3, "Paris", 3), (0, "London", 1)])
+def test_the_smoke_test_of_macos_ends_what_it_started_and_nothing_else(
+    tmp_path: Path, install: int, answer: str, status: int
+) -> None:
+    pipe, ready = tmp_path / "pipe", tmp_path / "ready"
+    os.mkfifo(pipe)
+    program, curl = tmp_path / "millm-desktop", tmp_path / "curl"
+    program.write_text(PROGRAM.format(install=install, pipe=pipe, ready=ready))
+    curl.write_text(f'#!/bin/sh\n[ -e {ready} ] && echo \'{{"content": "{answer}"}}\'\n')
+    for each in (program, curl):
+        each.chmod(0o755)
+    smoke = ROOT / "packaging" / "macos" / "smoke.sh"
+    done = subprocess.run(
+        ["bash", "-c", f'"{smoke}" "{program}"; echo "the build goes on after $?"'],
+        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+        start_new_session=True,
+        timeout=60,
+    )
+    assert f"the build goes on after {status}" in done.stdout
