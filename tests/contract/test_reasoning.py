@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import load_file, save_file
 
 from engine.engine import Engine
+from engine.models.tokenizer import Tokenizer
 from tests.conftest import CheckpointMaker
 from tests.contract.conftest import Live
 from tests.contract.test_streaming import events
@@ -21,32 +26,31 @@ Taught = Callable[..., Live]
 
 
 @pytest.fixture
-def taught(own_engine: Callable[..., Engine], serve: Callable[..., Live], checkpoint: CheckpointMaker) -> Taught:
+def taught(
+    own_engine: Callable[..., Engine], serve: Callable[..., Live], checkpoint: CheckpointMaker, tmp_path: Path
+) -> Taught:
     """A function that serves a model which writes ``text``, a byte a token, after a line break, and then ends.
 
     No byte may come twice: every token tells the model the next one.
     """
 
     def teach(text: str, template: str = CHAT_TEMPLATE) -> Live:
-        import torch
-
-        engine = own_engine(checkpoint("llama", chat_template=template))
-        loaded = engine.shelf.resident
-        assert loaded is not None
-        tokenizer = loaded.backend.tokenizer
+        folder = tmp_path / f"taught-{len(list(tmp_path.glob('taught-*')))}" / "tiny-llama"
+        shutil.copytree(checkpoint("llama", chat_template=template), folder)
+        tokenizer = Tokenizer.load(folder)
         chain = [tokenizer.encode(letter, False)[0] for letter in "\n" + text] + [min(tokenizer.eos_ids)]
         assert len(set(chain)) == len(text) + 2
-        model: Any = loaded.backend._model  # type: ignore[attr-defined]
-        with torch.no_grad():
-            for layer in model.model.layers:
-                layer.self_attn.o_proj.weight.zero_()
-                layer.mlp.down_proj.weight.zero_()
-            embedded, head = model.get_input_embeddings().weight, model.get_output_embeddings().weight
-            embedded.copy_(torch.randn(embedded.shape, generator=torch.Generator().manual_seed(0)))
-            head.zero_()
-            for token, following in pairwise(chain):
-                head[following] = 20 * embedded[token] / embedded[token].norm()
-        return serve(engine)
+        weights = load_file(folder / "model.safetensors")
+        for name, weight in weights.items():
+            if name.endswith(("self_attn.o_proj.weight", "mlp.down_proj.weight")):
+                weight.zero_()
+        embedded, head = weights["model.embed_tokens.weight"], weights["lm_head.weight"]
+        embedded.copy_(torch.randn(embedded.shape, generator=torch.Generator().manual_seed(0)))
+        head.zero_()
+        for token, following in pairwise(chain):
+            head[following] = 20 * embedded[token] / embedded[token].norm()
+        save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+        return serve(own_engine(folder))
 
     return teach
 
