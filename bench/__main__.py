@@ -14,6 +14,8 @@ from app.paths import Paths  # noqa: E402
 from bench.harness import OUT, Row, Table, machine, report, write_between  # noqa: E402
 from bench.rows import gguf, lanes, prefix, reading, serving, window  # noqa: E402
 from bench.world import open_world  # noqa: E402
+from engine.config import EngineSettings  # noqa: E402
+from engine.models.devices import set_threads  # noqa: E402
 from engine.models.llamacpp.availability import is_installed  # noqa: E402
 
 PARTS = ("serving", "prefix", "reading", "lanes", "gguf", "window")
@@ -81,6 +83,8 @@ def main() -> None:
     parser.add_argument("--markdown", type=Path, help="put the table into this page, between its two marks")
     arguments = parser.parse_args()
     settings = {"DTYPE": arguments.dtype, "DEVICE": arguments.device}
+    # The peers run on this thread and the program on its own: both with as many threads for arithmetic.
+    set_threads(EngineSettings().CPU_THREADS)
     where = machine()
     rows, tables, missing = measure(
         arguments.model, arguments.gguf, arguments.only, arguments.rounds, settings, arguments.llama_server
