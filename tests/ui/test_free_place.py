@@ -53,6 +53,21 @@ def test_what_must_not_be_covered(qtbot: QtBot) -> None:
     assert found == [0, 50, 100]
 
 
+def test_what_is_covered_already_counts_whole(qtbot: QtBot) -> None:
+    page = QWidget()
+    qtbot.addWidget(page)
+    page.resize(600, 400)
+    frame = QWidget(page)
+    frame.setObjectName("frame")
+    frame.setGeometry(100, 100, 200, 50)
+    QPushButton("press", frame).setGeometry(20, 30, 80, 40)  # the frame shows its upper half
+    over = QWidget(page)
+    over.setAutoFillBackground(True)
+    over.setGeometry(150, 0, 300, 300)
+    page.show()
+    assert controls_in(page, (over,)) == [QRect(120, 130, 80, 20).adjusted(-6, -6, 6, 6)]
+
+
 def body_of(window: MainWindow) -> QWidget:
     body = window.centralWidget()
     assert body is not None
@@ -63,7 +78,9 @@ def covered(window: MainWindow, over: QWidget) -> list[QRect]:
     body = body_of(window)
     panel = window.tour.panel
     assert window.bar.passing is not None
-    return [each for each in controls_in(body, (panel, window.bar.passing)) if over.geometry().intersects(each)]
+    controls = controls_in(body, (panel, window.bar.passing))
+    assert len(controls) > 20  # the navigation alone has fourteen
+    return [each for each in controls if over.geometry().intersects(each)]
 
 
 def test_the_welcome_and_the_passing_word_cover_no_control(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from PySide6.QtCore import QPoint, QRect, QSize, Qt
+from PySide6.QtCore import QPoint, QRect, QSize
 from PySide6.QtWidgets import (
     QAbstractButton,
     QAbstractSlider,
@@ -31,16 +31,30 @@ def controls_in(page: QWidget, over: Sequence[QWidget]) -> list[QRect]:
     for widget in _shown_in(page):
         if not _counts(widget) or any(each is widget or each.isAncestorOf(widget) for each in over):
             continue
-        seen = widget.visibleRegion().boundingRect()
+        seen = _seen_of(widget, page)
         if not seen.isEmpty():
-            found.append(QRect(widget.mapTo(page, seen.topLeft()), seen.size()).adjusted(-AIR, -AIR, AIR, AIR))
+            found.append(seen.adjusted(-AIR, -AIR, AIR, AIR))
     return found
+
+
+def _seen_of(widget: QWidget, page: QWidget) -> QRect:
+    """What scrolling and frames leave of a widget, in the page's coordinates.
+
+    Not Qt's visible region: that is without what another widget lies on, and it is that one which looks for a place.
+    """
+    seen = widget.rect()
+    inner, outer = widget, widget.parentWidget()
+    while inner is not page and outer is not None:
+        seen = seen.translated(inner.pos()).intersected(outer.rect())
+        inner, outer = outer, outer.parentWidget()
+    return seen
 
 
 def _shown_in(page: QWidget) -> Iterator[QWidget]:
     """The visible widgets inside ``page``. What is in a hidden one, as other pages are, is not even looked at."""
-    for child in page.findChildren(QWidget, "", Qt.FindChildOption.FindDirectChildrenOnly):
-        if child.isVisible() and not child.isWindow():
+    # Not findChildren by an empty name: that leaves out whatever has one.
+    for child in page.children():
+        if isinstance(child, QWidget) and child.isVisible() and not child.isWindow():
             yield child
             yield from _shown_in(child)
 
