@@ -73,20 +73,21 @@ def test_an_sae_is_imported_attached_and_detached(qtbot: QtBot, stage: Stage, tm
     page.folder_dialog.fileSelected.emit(str(make_sae(tmp_path / "second", layer=2, seed=5)))
     page.folder_dialog.close()
     until(qtbot, lambda: len(page.shelf.rows) == 2 and "is imported" in page.shelf.notice.words())
+    until(qtbot, lambda: page.shelf.row("made-sae").figures.text().startswith("L0 "))  # type: ignore[union-attr]
     row = page.shelf.row("made-sae")
     assert row is not None and row.button is not None
-    assert row.figures.text().startswith("L0 ")
     row.button.click()
     until(qtbot, lambda: PLACE in page.cards)
-    assert bar.saes.value.full_text() == "made-sae @ layer 1"
+    until(qtbot, lambda: bar.saes.value.full_text() == "made-sae @ layer 1")
     until(qtbot, lambda: page.shelf.row("made-sae").button.accessibleName() == "Detach made-sae")  # type: ignore[union-attr]
-    assert page.gate.isHidden()
+    until(qtbot, page.gate.isHidden)
+    # Asked for anew each time: a row is made again when figures of it arrive.
+    until(qtbot, lambda: page.shelf.row("made-sae").button.isEnabled())  # type: ignore[union-attr]
     row = page.shelf.row("made-sae")
     assert row is not None and row.button is not None
-    until(qtbot, row.button.isEnabled)
     row.button.click()
     until(qtbot, lambda: not page.cards and bar.saes.value.full_text() == "none attached")
-    assert page.gate.isVisible()
+    until(qtbot, page.gate.isVisible)
 
 
 def test_a_folder_without_an_sae_is_refused_in_words(qtbot: QtBot, stage: Stage, tmp_path: Path) -> None:
