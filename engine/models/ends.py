@@ -34,8 +34,7 @@ class Layout:
 
     Attributes:
         ids: ``[prompts, width]``; a prompt's last token is repeated to its right.
-        kept: Positions whose logits are computed, rising; of every row, so that the head sees at least
-            :data:`STEP` rows.
+        kept: Positions whose logits are computed, rising; of every row.
         ends: Where in ``kept`` each prompt's last token is.
     """
 
@@ -43,9 +42,19 @@ class Layout:
     kept: list[int]
     ends: list[int]
 
+    @property
+    def width(self) -> int:
+        """Positions of a row."""
+        return len(self.ids[0])
+
+
+def pad(prompts: Sequence[Sequence[int]], width: int) -> list[list[int]]:
+    """``prompts`` at one width: their last tokens repeated to the right."""
+    return [[*prompt, *([prompt[-1]] * (width - len(prompt)))] for prompt in prompts]
+
 
 def lay_out(prompts: Sequence[Sequence[int]]) -> Layout:
-    """The pass that reads ``prompts``, none of them empty."""
+    """The pass that reads ``prompts``, none of them empty; the head sees at least :data:`STEP` rows."""
     width = padded_width(max(map(len, prompts)))
     kept = {len(prompt) - 1 for prompt in prompts}
     for place in range(width):
@@ -54,7 +63,7 @@ def lay_out(prompts: Sequence[Sequence[int]]) -> Layout:
         kept.add(place)
     places = sorted(kept)
     return Layout(
-        ids=[[*prompt, *([prompt[-1]] * (width - len(prompt)))] for prompt in prompts],
+        ids=pad(prompts, width),
         kept=places,
         ends=[places.index(len(prompt) - 1) for prompt in prompts],
     )

@@ -32,7 +32,7 @@ from engine.models.devices import (
     on_device,
     release_cached_memory,
 )
-from engine.models.ends import lay_out, without_padding
+from engine.models.ends import Layout, lay_out, pad, without_padding
 from engine.models.kv import KVSlab, Step, slots_taken
 from engine.models.load_progress import Report, reporting_bars
 from engine.models.masks import MASKABLE, attention_kinds, step_masks
@@ -272,20 +272,12 @@ class TransformersBackend:
         A padded position comes after all real ones of its row, so none of them looks at it.
         """
         lengths = [len(prompt) for prompt in prompts]
-        width = max(lengths)
-        padded = [[*prompt, *([prompt[-1]] * (width - len(prompt)))] for prompt in prompts]
-        with torch.inference_mode(), self._guarded(width, len(prompts)), self._hooks.working(work):
-            slab = KVSlab(self._n_layers(), self.device, len(prompts))
-            ids = on_device(padded, self.device)
-            step = slab.begin(width)
-            lasts = sorted({length - 1 for length in lengths})
-            keep = {self._keep: on_device(lasts, self.device)} if self._keep else {}
-            output = self._model(input_ids=ids, **self._slab_arguments(slab, step), **keep)
+        lasts = sorted({length - 1 for length in lengths})
+        padded = Layout(pad(prompts, max(lengths)), lasts, [lasts.index(length - 1) for length in lengths])
+        with torch.inference_mode(), self._guarded(max(lengths), len(prompts)), self._hooks.working(work):
+            slab, logits = self._forward_whole(prompts, padded)
             slab.commit()
             slab.cut(lengths)
-            places = [lasts.index(length - 1) if self._keep else length - 1 for length in lengths]
-            rows = torch.arange(len(prompts), device=self.device)
-            logits = cast(Tensor, output.logits[rows, on_device(places, self.device)].float())
             return [slab.fork(row, length) for row, length in enumerate(lengths)], logits
 
     def logits_at_ends(self, prompts: Sequence[Sequence[int]], work: PassWork | None = None) -> Tensor:
@@ -308,18 +300,21 @@ class TransformersBackend:
 
     def _read_ends(self, prompts: Sequence[Sequence[int]], work: PassWork | None) -> Tensor:
         layout = lay_out(prompts)
-        width = len(layout.ids[0])
         if work is not None:
             (prompt,) = prompts
             work = without_padding(work, len(prompt))
-        with torch.inference_mode(), self._guarded(width, len(prompts)), self._hooks.working(work):
-            slab = KVSlab(self._n_layers(), self.device, len(prompts))
-            keep = {self._keep: on_device(layout.kept, self.device)} if self._keep else {}
-            ids = on_device(layout.ids, self.device)
-            output = self._model(input_ids=ids, **self._slab_arguments(slab, slab.begin(width)), **keep)
-            places = layout.ends if self._keep else [len(prompt) - 1 for prompt in prompts]
-            rows = torch.arange(len(prompts), device=self.device)
-            return cast(Tensor, output.logits[rows, on_device(places, self.device)].float())
+        with torch.inference_mode(), self._guarded(layout.width, len(prompts)), self._hooks.working(work):
+            return self._forward_whole(prompts, layout)[1]
+
+    def _forward_whole(self, prompts: Sequence[Sequence[int]], layout: Layout) -> tuple[KVSlab, Tensor]:
+        """One forward over whole prompts: a new slab, not yet committed, and float32 logits after each last token."""
+        slab = KVSlab(self._n_layers(), self.device, len(prompts))
+        keep = {self._keep: on_device(layout.kept, self.device)} if self._keep else {}
+        ids = on_device(layout.ids, self.device)
+        output = self._model(input_ids=ids, **self._slab_arguments(slab, slab.begin(layout.width)), **keep)
+        places = layout.ends if self._keep else [len(prompt) - 1 for prompt in prompts]
+        rows = torch.arange(len(prompts), device=self.device)
+        return slab, cast(Tensor, output.logits[rows, on_device(places, self.device)].float())
 
     def extend_all(self, store: KVStore, token_ids: Sequence[int], work: PassWork | None = None) -> Tensor:
         """As :meth:`extend`, with the logits after each of the tokens: float32 ``[tokens, vocab]``."""

@@ -267,7 +267,7 @@ def test_the_server_is_started_copied_and_stopped(
     assert home.server.facts.values()["Can be reached from"] == "This computer only"
     home.server.copy.click()
     assert QGuiApplication.clipboard().text() == address
-    assert address in home.steps.code.toPlainText()
+    assert address in home.steps.snippets.code.toPlainText()
     home.server.stop_button.click()
     until(qtbot, lambda: home.server.pill.text() == "stopped")  # type: ignore[union-attr]
     assert bar.server.value.full_text() == "stopped"
@@ -277,12 +277,12 @@ def test_the_server_is_started_copied_and_stopped(
 def test_the_snippets_carry_the_loaded_model(qtbot: QtBot, make_engine: EngineMaker, make_stage: StageMaker) -> None:
     stage = make_stage(make_engine())
     steps = stage.window.home.steps
-    until(qtbot, lambda: 'model="tiny-llama"' in steps.code.toPlainText())
+    until(qtbot, lambda: 'model="tiny-llama"' in steps.snippets.code.toPlainText())
     for place, words in ((1, "curl "), (2, "host.docker.internal"), (0, "from openai")):
-        steps.tabs.button(place).click()
-        assert words in steps.code.toPlainText()
-    steps.copy.click()
-    assert QGuiApplication.clipboard().text() == steps.code.toPlainText()
+        steps.snippets.tabs.button(place).click()
+        assert words in steps.snippets.code.toPlainText()
+    steps.snippets.copy.click()
+    assert QGuiApplication.clipboard().text() == steps.snippets.code.toPlainText()
 
 
 # --- the first steps --------------------------------------------------------------------------------------------------

@@ -20,11 +20,11 @@ from ui.pages.features_contrast import ContrastTab
 from ui.pages.features_reading import ReadingTab
 from ui.pages.features_seen import SeenTab
 from ui.pages.record_keeping import RecordKeeper
-from ui.widgets.basics import Button, Card, Notice, Surface, column, label, line
+from ui.widgets.basics import Button, Card, Notice, column, label, line
 from ui.widgets.feature_detail import FeatureDetail
 from ui.widgets.feature_picker import FeaturePicker
 from ui.widgets.place_box import PlaceBox
-from ui.widgets.scroll_page import PageHead, page_scroll
+from ui.widgets.scroll_page import PageHead, page_ground, page_scroll
 from ui.words import count, describe_error
 
 TABS = ("Labels", "Read a text", "Contrast", "Seen live")
@@ -262,8 +262,6 @@ class FeaturesPage(QWidget):
         self._columns.addWidget(card, 1)
         self._columns.addWidget(side)
         self._content.setLayout(self._columns)
-        content = QWidget()
-        content.setMaximumWidth(CONTENT_WIDTH)
         inside = column(spacing=theme.M)
         inside.addLayout(head)
         inside.addWidget(self.notice)
@@ -271,16 +269,8 @@ class FeaturesPage(QWidget):
         inside.addWidget(self._content, 1)
         self._below = QWidget()
         inside.addWidget(self._below)
-        content.setLayout(inside)
-        across = line(None, spacing=0)
-        across.addWidget(content, 1000)
-        across.addStretch(1)
-        body = Surface("pageBody")
-        outer = column(margins=(theme.XL, theme.L + 4, theme.XL, theme.L + 4), spacing=0)
-        outer.addLayout(across)
-        body.setLayout(outer)
         whole = column(spacing=0)
-        whole.addWidget(page_scroll(body))
+        whole.addWidget(page_scroll(page_ground(inside, CONTENT_WIDTH)))
         self.setLayout(whole)
 
     def resizeEvent(self, event: QResizeEvent) -> None:

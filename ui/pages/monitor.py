@@ -31,11 +31,12 @@ from ui.live_watch import LiveWatch
 from ui.monitor_feed import Feed, Poll
 from ui.steering_words import parse_features
 from ui.widgets.bars import Bars
-from ui.widgets.basics import Button, Card, Notice, Surface, column, label, line
+from ui.widgets.basics import Button, Card, Notice, column, label, line
 from ui.widgets.choice import Choice
 from ui.widgets.heat_map import HeatMap
 from ui.widgets.place_box import PlaceBox
 from ui.widgets.rows_table import Column, RowsTable
+from ui.widgets.scroll_page import page_ground
 from ui.widgets.switch import Switch
 from ui.words import count, describe_error
 
@@ -425,24 +426,14 @@ class MonitorPage(QWidget):
         splitter.setStretchFactor(1, 2)
         splitter.setSizes([360, 240])
         self._content = splitter
-        content = QWidget()
-        content.setMaximumWidth(CONTENT_WIDTH)
         inside = column(spacing=theme.M)
         inside.addLayout(head)
         inside.addWidget(self.notice)
         inside.addWidget(self.gate)
         inside.addWidget(splitter, 1)
         inside.addWidget(QWidget())
-        content.setLayout(inside)
-        middle = line(None, spacing=0)
-        middle.addWidget(content, 1000)
-        middle.addStretch(1)
-        body = Surface("pageBody")
-        outer = column(margins=(theme.XL, theme.L + 4, theme.XL, theme.L + 4), spacing=0)
-        outer.addLayout(middle)
-        body.setLayout(outer)
         whole = column(spacing=0)
-        whole.addWidget(body)
+        whole.addWidget(page_ground(inside, CONTENT_WIDTH))
         self.setLayout(whole)
 
     def resizeEvent(self, event: QResizeEvent) -> None:

@@ -18,12 +18,12 @@ from ui.ports import free_port_after
 from ui.services import SettingInfo
 from ui.snippets import snippets
 from ui.widgets.access_card import AccessCard
-from ui.widgets.basics import Button, Notice
+from ui.widgets.basics import Button, Card, Notice
 from ui.widgets.first_steps import PLACE_ADDRESS, PLACE_MODEL
 from ui.widgets.requests_card import RequestsCard
 from ui.widgets.scroll_page import ScrollPage
 from ui.widgets.server_card import ServerCard
-from ui.widgets.snippet_panel import SnippetPanel
+from ui.widgets.snippet_panel import Snippets
 from ui.words import describe_error
 
 TWO_COLUMNS = 900
@@ -59,7 +59,7 @@ class ServerPage(ScrollPage):
         self.outdated = Notice(closable=False)
         self.server = ServerCard(frame.services.configured_port)
         self.access = AccessCard()
-        self.snippets = SnippetPanel()
+        self.snippets = Snippets()
         self.requests = RequestsCard()
         self._columns = QBoxLayout(QBoxLayout.Direction.LeftToRight)
         self._columns.setSpacing(theme.L)
@@ -68,7 +68,9 @@ class ServerPage(ScrollPage):
         self.inside.addWidget(self.outdated)
         self.inside.addLayout(self._columns)
         self.inside.addWidget(self.requests)
-        self.inside.addWidget(self.snippets)
+        connect = Card("Connect a program")
+        connect.body.addWidget(self.snippets)
+        self.inside.addWidget(connect)
         self.inside.addStretch(1)
         self.server.start.connect(self._start)
         self.server.stop.connect(self._stop)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QKeySequence, QResizeEvent, QShortcut
-from PySide6.QtWidgets import QBoxLayout, QFileDialog, QFrame, QScrollArea, QWidget
+from PySide6.QtWidgets import QBoxLayout, QFileDialog, QFrame, QScrollArea
 
 from engine.actions.saes.views import AttachResult, DetachResult
 from engine.engine import Engine
@@ -32,9 +32,10 @@ from ui.frame import HOME, Frame
 from ui.live_watch import LiveWatch, WatchState
 from ui.steering_words import DEFAULT_STRENGTH, place_words
 from ui.widgets.attachment_card import AttachmentCard
-from ui.widgets.basics import Button, Card, Surface, column, label, line
+from ui.widgets.basics import Button, Card, column, label, line
 from ui.widgets.feature_picker import FeaturePicker
 from ui.widgets.sae_shelf import SaeShelf
+from ui.widgets.scroll_page import page_ground
 from ui.widgets.switch import Switch
 from ui.words import describe_error
 
@@ -350,9 +351,6 @@ class SteeringPage(QScrollArea):
             step.addLayout(told, 1)
             self.gate.body.addLayout(step)
         self.gate.body.addLayout(line(self.gate_button, None))
-        body = Surface("pageBody")
-        content = QWidget()
-        content.setMaximumWidth(CONTENT_WIDTH)
         texts = column(spacing=1)
         texts.addWidget(label("Steering", "title"))
         texts.addWidget(
@@ -380,14 +378,7 @@ class SteeringPage(QScrollArea):
         inside.addLayout(head)
         inside.addLayout(self._columns)
         inside.addStretch(1)
-        content.setLayout(inside)
-        across = line(None, spacing=0)
-        across.addWidget(content, 1000)
-        across.addStretch(1)
-        outer = column(margins=(theme.XL, theme.L + 4, theme.XL, theme.L + 4), spacing=0)
-        outer.addLayout(across)
-        body.setLayout(outer)
-        self.setWidget(body)
+        self.setWidget(page_ground(inside, CONTENT_WIDTH))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Side by side where there is room, one under the other where there is not."""

@@ -46,9 +46,9 @@ from ui import plots, theme
 from ui.bridge import Inbox
 from ui.frame import STEERING, Frame
 from ui.pages.record_keeping import RecordKeeper
-from ui.widgets.basics import Button, Card, Notice, Surface, column, label, line
+from ui.widgets.basics import Button, Card, Notice, column, label, line
 from ui.widgets.choice import Choice
-from ui.widgets.scroll_page import FittedScroll, PageHead, page_scroll
+from ui.widgets.scroll_page import FittedScroll, PageHead, page_ground, page_scroll
 from ui.widgets.sweep_answers import SweepAnswers
 from ui.widgets.sweep_form import SweepForm
 from ui.words import describe_error
@@ -401,24 +401,14 @@ class SweepPage(QWidget):
         columns.addWidget(form)
         columns.addWidget(self.answers, 1)
         self._content.setLayout(columns)
-        content = QWidget()
-        content.setMaximumWidth(CONTENT_WIDTH)
         inside = column(spacing=theme.M)
         inside.addLayout(head)
         inside.addWidget(self.notice)
         inside.addWidget(self.gate)
         inside.addWidget(self._content, 1)
         inside.addWidget(QWidget())
-        content.setLayout(inside)
-        middle = line(None, spacing=0)
-        middle.addWidget(content, 1000)
-        middle.addStretch(1)
-        body = Surface("pageBody")
-        outer = column(margins=(theme.XL, theme.L + 4, theme.XL, theme.L + 4), spacing=0)
-        outer.addLayout(middle)
-        body.setLayout(outer)
         whole = column(spacing=0)
-        whole.addWidget(page_scroll(body))
+        whole.addWidget(page_scroll(page_ground(inside, CONTENT_WIDTH)))
         self.setLayout(whole)
 
     def resizeEvent(self, event: QResizeEvent) -> None:

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QFrame, QWidget
 
 from ui import theme
 from ui.widgets.basics import Button, IconButton, column, label, line
-from ui.widgets.free_place import controls_in, free_place
+from ui.widgets.free_place import controls_in, free_place, seen_of
 
 WIDTH = 360
 GAP = 14
@@ -170,10 +170,8 @@ class CoachPanel(QFrame):
         target, parent = self._target(), self.parentWidget()
         if target is None or parent is None or not target.isVisible():
             return None
-        seen = target.visibleRegion().boundingRect()
-        if seen.isEmpty():
-            return None
-        return QRect(target.mapTo(parent, seen.topLeft()), seen.size())
+        seen = seen_of(target, parent)
+        return None if seen.isEmpty() else seen
 
     def _act(self) -> None:
         do, self._do = self._do, None

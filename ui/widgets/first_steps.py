@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QBoxLayout, QButtonGroup, QFrame, QHBoxLayout, QPushButton, QWidget
+from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QWidget
 
 from ui import theme
-from ui.snippets import Snippet, snippets
-from ui.widgets.basics import Button, Card, CopyButton, column, label, line, set_property
+from ui.snippets import snippets
+from ui.widgets.basics import Button, Card, column, label, line, set_property
 from ui.widgets.flow import FlowLayout
-from ui.widgets.markdown_view import CodeText
+from ui.widgets.snippet_panel import Snippets
 
 PLACE_ADDRESS = "http://127.0.0.1:8000/v1"
 PLACE_MODEL = "MODEL"
@@ -77,20 +77,7 @@ class FirstSteps(Card):
         self.report_button = Button("What was measured", "quiet", "book", self.report.emit)
         self.report_button.setToolTip("The demo pack's report, with its plots")
         self.dial.row.insertWidget(1, self.report_button)
-        self.hint = label("", "small", wrap=True)
-        self.code = CodeText()
-        self.copy = CopyButton(self.code.toPlainText, "Copy the snippet")
-        self.tabs = QButtonGroup(self)
-        self.tabs.setExclusive(True)
-        self._tab_line = line(spacing=theme.M)
-        self._snippets: list[Snippet] = []
-        box = QFrame()
-        box.setObjectName("inset")
-        inside = line(spacing=theme.XS)
-        inside.setContentsMargins(theme.M, theme.S, theme.XS, theme.XS)
-        inside.addWidget(self.code, 1)
-        inside.addWidget(self.copy, 0, Qt.AlignmentFlag.AlignTop)
-        box.setLayout(inside)
+        self.snippets = Snippets(spacing=theme.S)
         left = column(spacing=theme.L - 2)
         for step in (self.load, self.attach, self.dial):
             left.addWidget(step)
@@ -104,10 +91,7 @@ class FirstSteps(Card):
         right.addLayout(ways)
         right.addSpacing(theme.S)
         right.addWidget(label("From another program", "strong"))
-        right.addLayout(self._tab_line)
-        right.addWidget(self.hint)
-        right.addWidget(box)
-        right.addStretch(1)
+        right.addWidget(self.snippets, 1)
         self._columns = QBoxLayout(QBoxLayout.Direction.LeftToRight)
         self._columns.setSpacing(theme.XL)
         self._columns.addLayout(left, 2)
@@ -121,21 +105,4 @@ class FirstSteps(Card):
 
     def fill(self, address: str | None, model: str | None) -> None:
         """Put the real address and model into the snippets; placeholders where there is none."""
-        self._snippets = snippets(address or PLACE_ADDRESS, model or PLACE_MODEL)
-        if not self.tabs.buttons():
-            for place, snippet in enumerate(self._snippets):
-                tab = QPushButton(snippet.title)
-                tab.setProperty("look", "tab")
-                tab.setCheckable(True)
-                tab.setChecked(place == 0)
-                tab.setCursor(Qt.CursorShape.PointingHandCursor)
-                self.tabs.addButton(tab, place)
-                self._tab_line.addWidget(tab)
-            self._tab_line.addStretch(1)
-            self.tabs.idClicked.connect(self._show)
-        self._show(self.tabs.checkedId())
-
-    def _show(self, place: int) -> None:
-        snippet = self._snippets[max(0, place)]
-        self.hint.setText(snippet.hint)
-        self.code.set_code(snippet.text)
+        self.snippets.fill(snippets(address or PLACE_ADDRESS, model or PLACE_MODEL))

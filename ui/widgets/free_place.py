@@ -31,13 +31,13 @@ def controls_in(page: QWidget, over: Sequence[QWidget]) -> list[QRect]:
     for widget in _shown_in(page):
         if not _counts(widget) or any(each is widget or each.isAncestorOf(widget) for each in over):
             continue
-        seen = _seen_of(widget, page)
+        seen = seen_of(widget, page)
         if not seen.isEmpty():
             found.append(seen.adjusted(-AIR, -AIR, AIR, AIR))
     return found
 
 
-def _seen_of(widget: QWidget, page: QWidget) -> QRect:
+def seen_of(widget: QWidget, page: QWidget) -> QRect:
     """What scrolling and frames leave of a widget, in the page's coordinates.
 
     Not Qt's visible region: that is without what another widget lies on, and it is that one which looks for a place.

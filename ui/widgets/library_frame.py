@@ -20,7 +20,7 @@ from ui.widgets.document_door import DocumentDoor
 from ui.widgets.import_panel import ImportPanel
 from ui.widgets.intensity_dial import IntensityDial
 from ui.widgets.item_list import Item, ItemList
-from ui.widgets.scroll_page import PageHead
+from ui.widgets.scroll_page import PageHead, page_scroll
 from ui.widgets.use_buttons import UseButtons
 from ui.words import describe_error
 
@@ -329,14 +329,8 @@ class LibraryFrame(QWidget, Generic[V]):
         ground = Surface("pageBody")
         ground.setLayout(layout)
         # In a window too small for it the page scrolls; it must not hold the window open.
-        area = QScrollArea()
-        area.setObjectName("page")
-        area.setWidgetResizable(True)
-        area.setFrameShape(QFrame.Shape.NoFrame)
-        area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        area.setWidget(ground)
         around = column(spacing=0)
-        around.addWidget(area)
+        around.addWidget(page_scroll(ground))
         self.setLayout(around)
         self.door.veil.raise_()
 

@@ -53,6 +53,21 @@ class FittedScroll(QScrollArea):
         return super().eventFilter(watched, event)
 
 
+def page_ground(inside: QLayout, width: int = CONTENT_WIDTH) -> Surface:
+    """The ground of a page: its margins, and ``inside`` in the middle, no wider than ``width``."""
+    content = QWidget()
+    content.setMaximumWidth(width)
+    content.setLayout(inside)
+    across = line(None, spacing=0)
+    across.addWidget(content, 1000)
+    across.addStretch(1)
+    outer = column(margins=(theme.XL, theme.L + 4, theme.XL, theme.L + 4), spacing=0)
+    outer.addLayout(across)
+    ground = Surface("pageBody")
+    ground.setLayout(outer)
+    return ground
+
+
 def page_scroll(body: QWidget) -> QScrollArea:
     """Around a page that fills the window: where the window is too small for it, the page scrolls."""
     area = QScrollArea()
@@ -108,14 +123,4 @@ class ScrollPage(QScrollArea):
             head.addWidget(action, 0, Qt.AlignmentFlag.AlignVCenter)
         self.inside: QVBoxLayout = column(spacing=theme.L)
         self.inside.addLayout(head)
-        content = QWidget()
-        content.setMaximumWidth(CONTENT_WIDTH)
-        content.setLayout(self.inside)
-        across = line(None, spacing=0)
-        across.addWidget(content, 1000)
-        across.addStretch(1)
-        outer = column(margins=(theme.XL, theme.L + 4, theme.XL, theme.L + 4), spacing=0)
-        outer.addLayout(across)
-        body = Surface("pageBody")
-        body.setLayout(outer)
-        self.setWidget(body)
+        self.setWidget(page_ground(self.inside))

@@ -1,4 +1,4 @@
-"""The card with ready-made snippets: one tab for each program, the text, and a copy button."""
+"""Ready-made snippets: one tab for each program, what to know, the text, and a copy button."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from PySide6.QtWidgets import QButtonGroup, QFrame, QPushButton, QWidget
 
 from ui import theme
 from ui.snippets import Snippet
-from ui.widgets.basics import Card, CopyButton, label, line
+from ui.widgets.basics import CopyButton, column, label, line
 from ui.widgets.markdown_view import CodeText
 
 
-class SnippetPanel(Card):
+class Snippets(QWidget):
     """Shows what :func:`ui.snippets.snippets` makes."""
 
-    def __init__(self, title: str = "Connect a program") -> None:
-        super().__init__(title)
+    def __init__(self, *, spacing: int = theme.M) -> None:
+        super().__init__()
         self.hint = label("", "small", wrap=True)
         self.code = CodeText()
         self.copy = CopyButton(self.code.toPlainText, "Copy the snippet")
@@ -32,10 +32,12 @@ class SnippetPanel(Card):
         inside.addWidget(self.code, 1)
         inside.addWidget(self.copy, 0, Qt.AlignmentFlag.AlignTop)
         box.setLayout(inside)
-        self.body.addLayout(self._tab_line)
-        self.body.addWidget(self.hint)
-        self.body.addWidget(box)
-        self.body.addStretch(1)
+        body = column(spacing=spacing)
+        body.addLayout(self._tab_line)
+        body.addWidget(self.hint)
+        body.addWidget(box)
+        body.addStretch(1)
+        self.setLayout(body)
 
     def fill(self, made: list[Snippet]) -> None:
         """Show other texts; the tab that is open stays open. Their titles are the same each time."""
