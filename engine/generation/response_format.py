@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from engine.errors import InvalidParameter
-from engine.generation.constraints.keywords import check_schema
+from engine.generation.constraints.keywords import check_schema, compact
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -31,13 +31,15 @@ class ResponseFormat:
     schema: Mapping[str, Any] | bool | None = None
     name: str | None = None
     text: str = field(init=False, default="")
-    """The schema as compact JSON, keys in their order: what the grammar is made of, and its name in the cache."""
+    """What is enforced, as compact JSON: what the grammar is made of, and its name in the cache."""
+    effective_schema: Mapping[str, Any] | bool = field(init=False, default_factory=lambda: {"type": "object"})
+    """What is enforced: what a finished document is validated against."""
 
     def __post_init__(self) -> None:
         if self.schema is None:
             if self.name is not None:
                 raise InvalidParameter("A name goes with a schema.", param="response_format.json_schema.name")
-            object.__setattr__(self, "text", '{"type":"object"}')
+            object.__setattr__(self, "text", compact(self.effective_schema))
             return
         if self.name is None or not _NAME.fullmatch(self.name):
             raise InvalidParameter(
@@ -45,12 +47,8 @@ class ResponseFormat:
                 "digits, underscores or hyphens.",
                 param="response_format.json_schema.name",
             )
-        object.__setattr__(self, "text", check_schema(self.schema))
-
-    @property
-    def effective_schema(self) -> Mapping[str, Any] | bool:
-        """What a finished document is validated against."""
-        return {"type": "object"} if self.schema is None else self.schema
+        object.__setattr__(self, "effective_schema", check_schema(self.schema))
+        object.__setattr__(self, "text", compact(self.effective_schema))
 
     @property
     def header(self) -> str:

@@ -1,4 +1,4 @@
-"""The one module that talks to the constraint library: outlines, with its llguidance backend.
+"""The one module (with ``numbers``) that talks to the constraint library: outlines, with its llguidance backend.
 
 outlines makes the grammar of a schema and the library's view of a tokenizer. The matchers are llguidance's own, one
 for each lane, because outlines' logits processor serves one fixed batch and applies its masks with kernels that are
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.errors import MillmError
 from engine.generation.constraints.keywords import FIELD
+from engine.generation.constraints.numbers import as_told
 from engine.generation.errors import ConstrainedOutputInvalid, ResponseFormatUnsupported
 
 if TYPE_CHECKING:
@@ -60,14 +61,13 @@ class Vocabulary:
         """
         from llguidance import LLMatcher, LLParserLimits
 
-        spec = json.loads(schema)
         # No free white space: a model that may write any could write nothing else.
         rules: dict[str, Any] = {"whitespace_flexible": False}
         if "\\u" not in schema:
             rules["json_allowed_escapes"] = _PLAIN_ESCAPES
-        spec = {**({} if spec is True else spec), "x-guidance": rules}
+        told = as_told(json.loads(schema), {"x-guidance": rules})
         try:
-            made = self._outlines.get_json_schema_logits_processor(json.dumps(spec, ensure_ascii=False))
+            made = self._outlines.get_json_schema_logits_processor(told)
         except ValueError as error:
             raise _uncompilable(str(error)) from error
         limits = LLParserLimits(verbose_errors=False)  # a schema's words do not belong in a log

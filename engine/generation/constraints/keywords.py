@@ -11,6 +11,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from engine.generation.constraints import formats
+from engine.generation.constraints.enforced import enforced, escaped
+from engine.generation.constraints.exclusive import MAX_ALTERNATIVES, are_told_apart
 from engine.generation.constraints.patterns import problem
 from engine.generation.errors import ResponseFormatUnsupported
 
@@ -27,20 +30,44 @@ ACCEPTED = frozenset(
         "maxItems",
         "enum",
         "const",
+        "prefixItems",
         "minimum",
         "maximum",
+        "exclusiveMinimum",
+        "exclusiveMaximum",
         "minLength",
         "maxLength",
         "pattern",
+        "format",
         "anyOf",
+        "oneOf",
         "$ref",
         "$defs",
+        "definitions",
     }
 )
 """Keywords that are enforced."""
 
-ANNOTATIONS = frozenset({"title", "description", "default", "examples"})
-"""Keywords that say something to people and constrain nothing."""
+ANNOTATIONS = frozenset(
+    {"title", "description", "default", "examples", "example", "$schema", "$comment", "$vocabulary", "$anchor"}
+    | {"deprecated", "readOnly", "writeOnly", "contentEncoding", "contentMediaType", "contentSchema", "discriminator"}
+)
+"""Keywords that say something to people or to generators of code, and constrain nothing. So do ``x-`` words, and
+``$id`` on the outermost schema (further in it would change what references mean).
+"""
+
+NEUTRAL: Mapping[str, tuple[object, ...]] = {
+    "uniqueItems": (False,),
+    "minProperties": (0,),
+    "patternProperties": ({},),
+    "dependentRequired": ({},),
+    "dependentSchemas": ({},),
+    "propertyNames": (True, {}, {"type": "string"}),
+    "unevaluatedProperties": (True, {}),
+    "unevaluatedItems": (True, {}),
+    "additionalItems": (True, {}),
+}
+"""Keywords that are refused, but for the values with which they rule out nothing: generators write those, too."""
 
 MAX_BYTES = 65_536
 """Bytes of the schema as compact JSON."""
@@ -51,7 +78,10 @@ MAX_PROPERTIES = 256
 MAX_LISTED = 20
 """Refused keywords named in one answer."""
 
-_DEFS = "#/$defs/"
+MAX_EXACT = 2**53
+"""Whole numbers up to here are exact wherever they are read; beyond it every second one is, and then fewer."""
+
+_DEFS = ("#/$defs/", "#/definitions/")
 
 
 @dataclass(frozen=True)
@@ -62,8 +92,8 @@ class Misfit:
     pointer: str
 
 
-def check_schema(schema: Mapping[str, Any] | bool) -> str:
-    """Refuse ``schema`` unless every part of it is enforced here; return it as compact JSON, keys in their order.
+def check_schema(schema: Mapping[str, Any] | bool) -> Mapping[str, Any] | bool:
+    """Refuse ``schema`` unless every part of it is enforced here; return what is enforced, see ``enforced``.
 
     Raises :class:`ResponseFormatUnsupported` naming up to 20 keywords with their JSON pointers, or the limit passed.
     """
@@ -72,8 +102,7 @@ def check_schema(schema: Mapping[str, Any] | bool) -> str:
     # Depth first: everything after it may recurse.
     if _deeper_than(schema, 4 * MAX_DEPTH):
         raise _too_deep()
-    text = _compact(schema)
-    size = len(text.encode())
+    size = len(compact(schema).encode())
     if size > MAX_BYTES:
         raise _refused(f"The schema has {size} bytes as compact JSON; at most {MAX_BYTES} are accepted.")
     walk = _Walk()
@@ -82,10 +111,18 @@ def check_schema(schema: Mapping[str, Any] | bool) -> str:
         raise _listing(walk.misfits)
     _check_well_formed(schema)
     _check_references(schema, walk)
-    return text
+    _check_alternatives(schema, walk)
+    made = enforced(schema)
+    if made is False:
+        raise _refused(
+            "No document of finite length fits the schema: it requires what contains itself without end, or what is "
+            "ruled out."
+        )
+    return made
 
 
-def _compact(schema: Mapping[str, Any] | bool) -> str:
+def compact(schema: Mapping[str, Any] | bool) -> str:
+    """A schema as compact JSON, keys in their order."""
     try:
         text = json.dumps(schema, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
         text.encode()
@@ -103,17 +140,22 @@ class _Walk:
         self.misfits: list[Misfit] = []
         self.references: list[tuple[str, str]] = []
         """(pointer of the schema that refers, reference)."""
+        self.alternatives: list[tuple[str, list[Any]]] = []
+        """(pointer, value) of each ``oneOf``."""
+        self.places: set[str] = set()
+        """Pointers of all schemas."""
 
     def schema(self, schema: object, at: str, depth: int) -> None:
         if depth > MAX_DEPTH:
             raise _too_deep()
+        self.places.add(at)
         if isinstance(schema, bool):
             return
         if not isinstance(schema, Mapping):
             raise _refused(f"The schema has {json.dumps(schema)[:80]} at '{at}', where a schema must be.")
         for keyword, value in schema.items():
-            place = f"{at}/{_escaped(keyword)}"
-            if keyword in ANNOTATIONS:
+            place = f"{at}/{escaped(keyword)}"
+            if _says_nothing(keyword, value, at):
                 _check_value(value, depth)
             elif keyword not in ACCEPTED:
                 self.misfits.append(Misfit(keyword, place))
@@ -122,9 +164,9 @@ class _Walk:
 
     def _accepted(self, keyword: str, value: Any, at: str, place: str, depth: int) -> None:
         match keyword:
-            case "properties" | "$defs":
+            case "properties" | "$defs" | "definitions":
                 for name, inner in self._named(keyword, value, place):
-                    self.schema(inner, f"{place}/{_escaped(name)}", depth + 1)
+                    self.schema(inner, f"{place}/{escaped(name)}", depth + 1)
             case "additionalProperties":
                 self.schema(value, place, depth + 1)
             case "items":
@@ -132,13 +174,21 @@ class _Walk:
                     self.misfits.append(Misfit("items (a list)", place))
                 else:
                     self.schema(value, place, depth + 1)
-            case "anyOf":
+            case "anyOf" | "oneOf" | "prefixItems":
                 if not isinstance(value, list):
                     raise _refused(f"'{place}' must be a list of schemas.")
                 for number, inner in enumerate(value):
                     self.schema(inner, f"{place}/{number}", depth + 1)
+                if keyword == "oneOf":
+                    self.alternatives.append((place, value))
             case "enum" | "const":
                 _check_value(value, depth)
+                _check_numbers(value, place)
+            case "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum":
+                _check_bound(keyword, value, place)
+            case "format":
+                if isinstance(value, str) and value not in formats.KNOWN:
+                    self.misfits.append(Misfit(f"format {value[:40]!r}", place))
             case "pattern":
                 reason = problem(value) if isinstance(value, str) else None
                 if reason is not None:
@@ -158,6 +208,49 @@ class _Walk:
                 f"The object at '{place}' has {len(value)} properties; at most {MAX_PROPERTIES} are accepted."
             )
         yield from value.items()
+
+
+def _says_nothing(keyword: str, value: object, at: str) -> bool:
+    """Whether a keyword, with this value, rules out no document."""
+    if keyword in ANNOTATIONS or (keyword == "$id" and not at):
+        return True
+    if keyword.startswith("x-"):
+        return keyword != "x-guidance"  # which says something to the library that makes the grammar
+    # By type, too: in Python 0 equals False.
+    return any(type(value) is type(each) and value == each for each in NEUTRAL.get(keyword, ()))
+
+
+def _check_numbers(value: object, place: str) -> None:
+    """Every number inside a listed value is one that is read as the same number everywhere."""
+    stack = [value]
+    while stack:
+        each = stack.pop()
+        if isinstance(each, Mapping):
+            stack.extend(each.values())
+        elif isinstance(each, list):
+            stack.extend(each)
+        elif isinstance(each, int) and not _is_exact(each):
+            raise _inexact(each, place)
+
+
+def _check_bound(keyword: str, value: object, place: str) -> None:
+    """A bound that leaves whole numbers none of the library's 64 bits is refused; any other is narrowed to them."""
+    if isinstance(value, int | float):
+        too_far = value >= 2**63 if keyword.endswith("inimum") else value < -(2**63)
+        if too_far:
+            raise ResponseFormatUnsupported(
+                f"The bound {str(value)[:60]} at '{place}' is too far out: whole numbers are written in 64 bits.",
+                param=FIELD,
+                remedy="Ask for it as a string, or use a nearer bound.",
+            )
+
+
+def _is_exact(number: int) -> bool:
+    """Whether a double holds it. JSON's numbers are doubles to most readers (RFC 8259, section 6)."""
+    try:
+        return abs(number) <= MAX_EXACT or int(float(number)) == number
+    except OverflowError:
+        return False
 
 
 def _check_value(value: object, depth: int) -> None:
@@ -189,22 +282,34 @@ def _check_well_formed(schema: Mapping[str, Any] | bool) -> None:
     # Without a format checker: the one that would do something, of patterns, is Python's.
     error = best_match(Draft202012Validator(Draft202012Validator.META_SCHEMA).iter_errors(schema))
     if error is not None:
-        pointer = "".join(f"/{_escaped(str(part))}" for part in error.absolute_path)
+        pointer = "".join(f"/{escaped(str(part))}" for part in error.absolute_path)
         raise _refused(f"The schema is not valid at '{pointer}': {error.message[:300]}.")
 
 
 def _check_references(schema: Mapping[str, Any] | bool, walk: _Walk) -> None:
     """Every reference leads to a schema, and none leads back to itself without going into a value."""
     for at, reference in walk.references:
-        if not isinstance(_find(schema, reference.removeprefix("#")), Mapping | bool):
+        if reference.removeprefix("#") not in walk.places:
             raise _refused(f"'{at}/$ref' refers to {reference!r}, which is no schema in this document.")
     settled: set[str] = set()
     for at, _ in walk.references:
         _check_circle(schema, at, settled)
 
 
+def _check_alternatives(schema: Mapping[str, Any] | bool, walk: _Walk) -> None:
+    """Every ``oneOf`` is one that "any of" says as well."""
+    for place, alternatives in walk.alternatives:
+        if not are_told_apart(alternatives, lambda reference: _find(schema, reference.removeprefix("#"))):
+            raise ResponseFormatUnsupported(
+                f"Nothing tells the alternatives of 'oneOf' at '{place}' apart, so that exactly one fits cannot be "
+                f"enforced; at most {MAX_ALTERNATIVES} alternatives are compared.",
+                param=FIELD,
+                remedy="Give every alternative a required property with a value of its own ('const'), or use 'anyOf'.",
+            )
+
+
 def _check_circle(schema: Mapping[str, Any] | bool, at: str, settled: set[str]) -> None:
-    """Follow what applies to the same value: ``$ref`` and ``anyOf``. Iterative, as chains may be long."""
+    """Follow what applies to the same value: ``$ref``, ``anyOf`` and ``oneOf``. Iterative, as chains may be long."""
     stack: list[tuple[str, bool]] = [(at, False)]
     open_now: set[str] = set()
     while stack:
@@ -223,8 +328,9 @@ def _check_circle(schema: Mapping[str, Any] | bool, at: str, settled: set[str]) 
         if isinstance(found, Mapping):
             if isinstance(found.get("$ref"), str):
                 stack.append((found["$ref"].removeprefix("#"), False))
-            for number in range(len(found.get("anyOf", ()))):
-                stack.append((f"{place}/anyOf/{number}", False))
+            for keyword in ("anyOf", "oneOf"):
+                for number in range(len(found.get(keyword, ()))):
+                    stack.append((f"{place}/{keyword}/{number}", False))
 
 
 def _find(schema: object, pointer: str) -> object:
@@ -241,15 +347,20 @@ def _find(schema: object, pointer: str) -> object:
     return found
 
 
-def _escaped(name: str) -> str:
-    return name.replace("~", "~0").replace("/", "~1")
-
-
 # --- refusals ---------------------------------------------------------------------------------------------------------
 
 
 def _too_deep() -> ResponseFormatUnsupported:
     return _refused(f"The schema is nested more than {MAX_DEPTH} deep.")
+
+
+def _inexact(number: int, place: str) -> ResponseFormatUnsupported:
+    return ResponseFormatUnsupported(
+        f"The number {str(number)[:60]} at '{place}' is not one that a JSON reader holds exactly: beyond {MAX_EXACT} "
+        "(2 to the 53rd) not every whole number is.",
+        param=FIELD,
+        remedy="Ask for it as a string, with 'pattern', 'enum' or 'const'.",
+    )
 
 
 def _refused(message: str) -> ResponseFormatUnsupported:
@@ -270,5 +381,5 @@ def _listing(misfits: list[Misfit]) -> ResponseFormatUnsupported:
             "keywords_total": len(misfits),
         },
         remedy=f"Accepted are {', '.join(sorted(ACCEPTED))}, and {', '.join(sorted(ANNOTATIONS))} as annotations; "
-        f"$ref only into {_DEFS}.",
+        f"$ref only into {' and '.join(_DEFS)}; of formats {', '.join(formats.KNOWN)}.",
     )
