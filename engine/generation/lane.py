@@ -28,9 +28,11 @@ from engine.generation.request import (
     RequestFinished,
     Started,
     TextDelta,
+    TextInput,
     TokenInfo,
     Usage,
 )
+from engine.generation.text.reasoning import ReasoningSpans, prompt_opens_reasoning
 from engine.generation.text.stream import ChoiceText, Emitted
 from engine.models.backend import KvNeed
 from engine.monitor.capture import Capture, CapturePlan
@@ -366,7 +368,9 @@ class Lane:
         )
         self.text = ChoiceText(
             self.tokenizer,
-            (*request.stop, *prepared.own_stops),
+            request.stop,
+            turn_ends=prepared.own_stops,
+            reasoning=self._reasoning_spans(),
             context_ids=self.prompt_ids[-CONTEXT_IDS:] if prepared.continues[prompt] else (),
             min_tokens=request.sampling.min_tokens,
             prompt_chars=len(prepared.prompts[prompt].text),
@@ -386,6 +390,14 @@ class Lane:
         """Digest of the plan of everything in the lane's KV; None once two plans have shared in it."""
         self.count = 0
         self.cumulative_logprob = 0.0
+
+    def _reasoning_spans(self) -> ReasoningSpans | None:
+        """What tells a chat's reasoning from its answer. Raw text has none, and constrained text is all document."""
+        prepared = self.running.prepared
+        request = prepared.request
+        if isinstance(request.input, TextInput) or request.response_format is not None:
+            return None
+        return ReasoningSpans(prompt_opens_reasoning(prepared.prompts[self.prompt].text))
 
     @property
     def plain_greedy(self) -> bool:

@@ -134,3 +134,21 @@ def test_constrained_text_is_never_split(taught: Taught) -> None:
     form = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"const": "<think>x"}}}
     assert message(live, response_format=form) == {"role": "assistant", "content": '"<think>x"'}
     assert streamed(live, response_format=form) == (["content"], "", '"<think>x"')
+
+
+def test_stop_strings_end_the_answer_and_not_the_reasoning(taught: Taught) -> None:
+    live = taught("qu\t</think>\rfox", OPENING)
+    for stop in (["u"], ["q", "t"], ["<"], ["\t"], ["\r"]):
+        assert message(live, stop=stop) == {"role": "assistant", "content": "fox", "reasoning_content": "qu"}, stop
+        assert streamed(live, stop=stop) == (["reasoning_content", "content"], "qu", "fox"), stop
+    assert message(live, stop=["u", "x"]) == {"role": "assistant", "content": "fo", "reasoning_content": "qu"}
+    # A stop that names the tag means the end of the reasoning.
+    assert message(live, stop=["</think>"]) == {"role": "assistant", "content": "", "reasoning_content": "qu"}
+
+
+def test_a_stop_string_before_a_tag_that_the_model_opens(taught: Taught) -> None:
+    live = taught("fox<think>qu")
+    assert message(live, stop=["<"])["content"] == "fox"
+    assert message(live, stop=["u"]) == {"role": "assistant", "content": "fox", "reasoning_content": "qu"}
+    # Raw text is all one.
+    assert live.text(prompt="x\n", max_tokens=40, stop=["u"]).json()["choices"][0]["text"] == "fox<think>q"

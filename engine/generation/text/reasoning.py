@@ -145,6 +145,74 @@ class ReasoningSplitter:
         _append(pieces, kind, text)
 
 
+class ReasoningSpans:
+    """Says which characters of a text are no part of its answer; every character comes out again, in order.
+
+    The same evidence as :class:`ReasoningSplitter`'s, and the same parts: the reasoning with its tags, and the white
+    space at the edges that is never shown. What is held back is a tail that may be the beginning of a tag, and white
+    space at the very start; the result does not depend on how the text was cut.
+
+    Args:
+        prompt_opened: The prompt ended with the open tag.
+    """
+
+    def __init__(self, prompt_opened: bool) -> None:
+        self._stage = _Stage.REASONING if prompt_opened else _Stage.BEFORE
+        self._held = ""
+        self._content_before = False
+        self._at_start = True  # nothing but white space so far in this part
+
+    def feed(self, text: str) -> list[tuple[str, bool]]:
+        """What the next piece settles: parts of the text, and whether each is aside from the answer."""
+        self._held += text
+        parts: list[tuple[str, bool]] = []
+        if self._stage is _Stage.BEFORE:
+            self._before(parts)
+        if self._stage is _Stage.REASONING:
+            self._reasoning(parts)
+        if self._stage is _Stage.AFTER:
+            self._after(parts)
+        return parts
+
+    def finish(self) -> list[tuple[str, bool]]:
+        """What is still held, now that nothing follows."""
+        parts: list[tuple[str, bool]] = []
+        self._let_out(parts, len(self._held), self._stage is _Stage.REASONING)
+        return parts
+
+    def _before(self, parts: list[tuple[str, bool]]) -> None:
+        place = self._held.find(OPEN)
+        sure = place if place >= 0 else len(self._held) - _overlap(self._held, OPEN)
+        blank = self._at_start and not self._held[:sure].strip()
+        if place < 0 and blank:
+            return
+        self._at_start = self._at_start and blank
+        self._content_before = not blank
+        self._let_out(parts, sure, blank)
+        if place >= 0:
+            self._stage = _Stage.REASONING
+            self._let_out(parts, len(OPEN), True)
+
+    def _reasoning(self, parts: list[tuple[str, bool]]) -> None:
+        place = self._held.find(CLOSE)
+        if place < 0:
+            self._let_out(parts, len(self._held) - _overlap(self._held, CLOSE), True)
+            return
+        self._let_out(parts, place + len(CLOSE), True)
+        self._stage, self._at_start = _Stage.AFTER, not self._content_before
+
+    def _after(self, parts: list[tuple[str, bool]]) -> None:
+        if self._at_start:
+            self._let_out(parts, len(self._held) - len(self._held.lstrip()), True)
+            self._at_start = not self._held
+        self._let_out(parts, len(self._held), False)
+
+    def _let_out(self, parts: list[tuple[str, bool]], sure: int, aside: bool) -> None:
+        text, self._held = self._held[:sure], self._held[sure:]
+        if text:
+            parts.append((text, aside))
+
+
 def _append(pieces: list[Piece], kind: Kind, text: str) -> None:
     if not text:
         return

@@ -30,34 +30,44 @@ class StopHolder:
     Args:
         stops: Non-empty strings.
         active: Whether stops are looked for from the start; may be set later.
+        everywhere: Further stops, which end the text also in a part that is ``aside``.
     """
 
-    def __init__(self, stops: Sequence[str], *, active: bool = True) -> None:
-        if not all(stops):
+    def __init__(self, stops: Sequence[str], *, active: bool = True, everywhere: Sequence[str] = ()) -> None:
+        if not all((*stops, *everywhere)):
             raise ValueError("a stop string may not be empty")
         self.active = active
-        self._matchers = [_Matcher(stop) for stop in dict.fromkeys(stops)]
+        self._everywhere = [_Matcher(stop) for stop in dict.fromkeys(everywhere)]
+        self._matchers = [*self._everywhere, *(_Matcher(stop) for stop in dict.fromkeys(stops))]
         self._held = ""
         self._stopped = False
 
-    def feed(self, text: str) -> Held:
-        """Take the next piece; the result's text is what can safely be shown now."""
+    def feed(self, text: str, *, aside: bool = False) -> Held:
+        """Take the next piece; the result's text is what can safely be shown now.
+
+        ``aside``: it belongs to a part in which only the stops that count everywhere count. None of the others reaches
+        over its edge.
+        """
         if self._stopped:
             return Held("", True)
         if not self.active or not self._matchers:
             return Held(text)
+        looking = self._everywhere if aside else self._matchers
+        if aside and text:
+            for matcher in self._matchers[len(self._everywhere) :]:
+                matcher.matched = 0
         whole = self._held + text
         for place in range(len(self._held), len(whole)):
             character = whole[place]
             longest = 0
-            for matcher in self._matchers:
+            for matcher in looking:
                 if matcher.step(character):
                     longest = max(longest, matcher.length)
             if longest:
                 self._stopped = True
                 self._held = ""
                 return Held(whole[: place + 1 - longest], True)
-        tail = max(matcher.matched for matcher in self._matchers)
+        tail = max((matcher.matched for matcher in self._matchers), default=0)
         self._held = whole[len(whole) - tail :]
         return Held(whole[: len(whole) - tail])
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 
 from engine.generation.request import TokenInfo
 from engine.generation.text.detokenizer import Detokenizer, TokenSource
-from engine.generation.text.stops import StopHolder
+from engine.generation.text.reasoning import CLOSE, OPEN, ReasoningSpans
+from engine.generation.text.stops import Held, StopHolder
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,9 @@ class ChoiceText:
         context_ids: The end of the text being continued; empty for a new turn. See :class:`Detokenizer`.
         min_tokens: Tokens that are written whatever they spell.
         prompt_chars: Length of the prompt in characters; where ``text_offset`` starts.
+        turn_ends: Stop strings of the program's own, which close a turn wherever they stand.
+        reasoning: Tells the model's reasoning from its answer. ``stops`` end the answer and say nothing of the
+            reasoning, but for those that name a tag of it. None: all of the text is the answer.
     """
 
     def __init__(
@@ -62,11 +66,15 @@ class ChoiceText:
         context_ids: Sequence[int] = (),
         min_tokens: int = 0,
         prompt_chars: int = 0,
+        turn_ends: Sequence[str] = (),
+        reasoning: ReasoningSpans | None = None,
     ) -> None:
         self._tokenizer = tokenizer
-        self._stop_texts = frozenset(stops)
+        self._stop_texts = frozenset((*stops, *turn_ends))
         self._detokenizer = Detokenizer(tokenizer, context_ids)
-        self._stops = StopHolder(stops, active=min_tokens == 0)
+        self._reasoning = reasoning
+        everywhere = [stop for stop in stops if OPEN in stop or CLOSE in stop]
+        self._stops = StopHolder(stops, active=min_tokens == 0, everywhere=(*turn_ends, *everywhere))
         self._min_tokens = min_tokens
         self._prompt_chars = prompt_chars
         self._fed = 0
@@ -90,7 +98,7 @@ class ChoiceText:
         )
         self._waiting.append(_Waiting(filled, self._decoded, None))
         self._settle(text)
-        held = self._stops.feed(text)
+        held = self._hold(text)
         if self._stops.active and self._is_stop_token(filled):
             return self._close(held.text + self._rest(), stopped=True)
         if held.stopped:
@@ -103,10 +111,25 @@ class ChoiceText:
             return Emitted(stopped=True)
         text = self._detokenizer.finish()
         self._settle(text)
-        held = self._stops.feed(text)
+        held = self._hold(text, last=True)
         if held.stopped:
             return self._close(held.text, stopped=True)
         return self._close(held.text + self._stops.finish(), stopped=False)
+
+    def _hold(self, text: str, *, last: bool = False) -> Held:
+        """Look for stops in the next piece, in its answer and its reasoning each for those that count there."""
+        if self._reasoning is None:
+            return self._stops.feed(text)
+        parts = self._reasoning.feed(text)
+        if last:
+            parts += self._reasoning.finish()
+        shown = ""
+        for part, aside in parts:
+            held = self._stops.feed(part, aside=aside)
+            shown += held.text
+            if held.stopped:
+                return Held(shown, True)
+        return Held(shown)
 
     def _is_stop_token(self, token: TokenInfo) -> bool:
         return (
@@ -117,7 +140,7 @@ class ChoiceText:
         """Everything held, flushed because the text ends here."""
         text = self._detokenizer.finish()
         self._settle(text)
-        return self._stops.feed(text).text + self._stops.finish()
+        return self._hold(text, last=True).text + self._stops.finish()
 
     def _settle(self, text: str) -> None:
         """``text`` has been decoded: it completes the tokens that had shown nothing yet."""

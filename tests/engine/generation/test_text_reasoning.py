@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.generation.text.reasoning import Piece, ReasoningSplitter, prompt_opens_reasoning
+from engine.generation.text.reasoning import Piece, ReasoningSpans, ReasoningSplitter, prompt_opens_reasoning
 
 parts = st.lists(
     st.sampled_from(["<think>", "</think>", "<", "</", "think>", "a", "b c", " ", "\n", "\n\n", "<thin", "é🙂"]),
@@ -145,3 +145,39 @@ def test_switched_off_nothing_is_split() -> None:
 )
 def test_what_a_prompt_says(prompt: str, opened: bool) -> None:
     assert prompt_opens_reasoning(prompt) is opened
+
+
+def spans(pieces: Sequence[str], prompt_opened: bool) -> tuple[str, str]:
+    """The text, and for each character of it "r" (aside from the answer) or "a"."""
+    telling = ReasoningSpans(prompt_opened)
+    parts = [part for piece in pieces for part in telling.feed(piece)] + telling.finish()
+    return "".join(text for text, _ in parts), "".join(("r" if aside else "a") * len(text) for text, aside in parts)
+
+
+@pytest.mark.parametrize(
+    ("text", "prompt_opened", "kinds"),
+    [
+        ("a < b", False, "aaaaa"),
+        (" \n", False, "aa"),
+        (" a", False, "aa"),
+        ("\n<think>no</think>\nyes\n", False, "r" + "r" * 7 + "rr" + "r" * 8 + "r" + "aaaa"),
+        ("Hm.<think>no</think> yes", False, "aaa" + "r" * 17 + "aaaa"),
+        ("no</think>\n\nyes", True, "rr" + "r" * 8 + "rr" + "aaa"),
+        ("no</thi", True, "rrrrrrr"),
+        ("<thi", False, "aaaa"),
+        ("<think>a</think><think>b", False, "r" * 16 + "a" * 8),
+    ],
+)
+def test_which_characters_are_aside_from_the_answer_on_every_split(text: str, prompt_opened: bool, kinds: str) -> None:
+    for pieces in cuts(text):
+        assert spans(pieces, prompt_opened) == (text, kinds), pieces
+
+
+@settings(deadline=None)
+@given(parts, st.booleans())
+def test_what_is_shown_as_the_answer_is_what_is_not_aside(pieces: list[str], prompt_opened: bool) -> None:
+    text, kinds = spans(pieces, prompt_opened)
+    assert text == "".join(pieces)
+    answer = "".join(letter for letter, kind in zip(text, kinds, strict=True) if kind == "a")
+    _, content = run(pieces, prompt_opened=prompt_opened)
+    assert answer.strip() == content.strip()

@@ -131,3 +131,12 @@ def test_a_very_long_stop_that_nearly_matches_is_let_out_whole() -> None:
     text = "ab" * 30_000
     assert run([text[i : i + 7] for i in range(0, len(text), 7)], [stop]) == (text, False)
     assert run([text, "cx"], [stop]) == ("ab" * 10_000, True)
+
+
+def test_text_that_stands_aside_ends_only_at_what_counts_everywhere() -> None:
+    holder = StopHolder(["ab"], everywhere=["xy"])
+    assert holder.feed("1a") == Held("1")
+    assert holder.feed("b2ab", aside=True) == Held("ab2ab")
+    assert holder.feed("a", aside=True) == Held("a")
+    assert holder.feed("b3x") == Held("b3")
+    assert holder.feed("yab", aside=True) == Held("", True)
