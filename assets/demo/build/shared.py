@@ -97,6 +97,11 @@ def read_json(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
+def manifest_of(document: Path) -> Any:
+    """The figures behind a document of the pack."""
+    return read_json(document.with_name(document.name.removesuffix(".json") + ".manifest.json"))
+
+
 def encode_sparse(sae: Sae, x: Tensor) -> tuple[Tensor, Tensor]:
     """Values and indices [n, k] of the active features of ``x`` [n, d_in]."""
     return sae.top_features(x, sae.config.k or 1)

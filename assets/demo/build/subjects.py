@@ -51,7 +51,7 @@ def choose(build: Build) -> list[Subject]:
     subjects = [
         Subject("cluster", topic, {middle: _shared(features, TOTAL * norms[middle])}) for topic, features in clusters
     ]
-    for topic, feature in _singles(labels[middle], [topic for topic, _ in clusters]):
+    for topic, feature in singles(labels[middle], [topic for topic, _ in clusters]):
         subjects.append(Subject("profile", topic, {middle: _shared([feature], TOTAL * norms[middle])}))
     for topic, chosen in circuits(edges).items():
         nodes: dict[int, set[int]] = {}
@@ -120,7 +120,7 @@ def _sureness(label: dict[str, Any]) -> float:
     return float(label["confidence"] * math.sqrt(max(0.0, label["contrast_score"])))
 
 
-def _singles(labels: list[dict[str, Any]], clusters: list[str]) -> list[tuple[str, int]]:
+def singles(labels: list[dict[str, Any]], clusters: list[str]) -> list[tuple[str, int]]:
     """The best feature of topics, those without a cluster first."""
     best: dict[str, dict[str, Any]] = {}
     for each in labels:

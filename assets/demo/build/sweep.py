@@ -47,13 +47,13 @@ BROKEN_PERPLEXITY, BROKEN_TRIGRAMS = 2.5, 0.35
 """Cliff: the first intensity beyond the sweet spot with either of these."""
 
 
-def run(build: Build) -> dict[str, list[dict[str, float]]]:
+def run(build: Build, subjects: list[Subject] | None = None) -> dict[str, list[dict[str, float]]]:
     """Sweep all subjects; writes ``sweep.json`` (after each batch) and returns its curves.
 
     Texts that are in it are kept while SAEs and topics, and the subject's own strengths, are the same.
     """
     torch.set_num_threads(build.threads)
-    subjects = choose(build)
+    subjects = choose(build) if subjects is None else subjects
     target = build.state / "sweep.json"
     mark = fingerprint(Path(topics.__file__), *sae_files(build))
     kept = target.exists() and is_made_from(build, "sweep", mark)
@@ -138,9 +138,8 @@ def _sample(
     facts: list[dict[str, Any]] = []
     for start in range(0, len(batch), 16):
         part = written[start : start + 16]
-        # Read as a text of its own, after the question but without the system prompt that all share.
-        question = model.ids(f"{prompt}\n")
-        losses, readings = _reread(model, saes, [[*question, *each.ids] for each in part], len(question))
+        # Read where it was written, after the whole prompt: as the Sweep page reads.
+        losses, readings = _reread(model, saes, [[*ids, *each.ids] for each in part], len(ids))
         for offset, each in enumerate(part):
             subject = batch[start + offset][0]
             wanted = [subject] if subject is not None else subjects
