@@ -102,7 +102,7 @@ class Engine:
         )
         self._workers = Workers(settings.MAX_DOWNLOAD_WORKERS)
         hub = HubClient(self.breakers[HUB], lambda: settings.HF_HUB_OFFLINE)
-        folder = ModelFolder(library.path.parent / MODELS_FOLDER)
+        folder = ModelFolder(library.path.parent / MODELS_FOLDER, library.state)
         downloads = ModelDownloads(library, self.events, hub, folder, self._workers)
         self.models = ModelActions(library, self.events, self.shelf, self.loader, hub, folder, downloads)
         self.sae_downloads = SaeDownloads(

@@ -79,7 +79,7 @@ def import_local_model(
     new = replace(new, trust_remote_code=trust_remote_code and new.engine is EngineKind.TRANSFORMERS)
     if copy:
         _refuse_taken(library, new.name)
-        with ModelFolder(library.path.parent / FOLDER).copied(files, new.name, check) as folder:
+        with ModelFolder(library.path.parent / FOLDER, library.state).copied(files, new.name, check) as folder:
             place = folder / files[0].name if new.engine is EngineKind.LLAMACPP else folder
             record = library.models.add(replace(new, local_path=str(place)))
     else:

@@ -78,15 +78,21 @@ def checkpoint_files(repository: Repository, *, with_code: bool = False) -> list
     names = {file.path: file for file in repository.files}
     if not has_checkpoint(repository):
         raise _no_checkpoint(repository, names)
-    single = SINGLE in names
-    chosen = []
-    for file in repository.files:
-        weights = file.path == SINGLE if single else (file.path == INDEX or _SHARD.fullmatch(file.path) is not None)
-        templates = file.path.startswith("additional_chat_templates/") and file.path.endswith(".jinja")
-        code = with_code and file.path.endswith(".py") and "/" not in file.path
-        if weights or templates or code or _CHECKPOINT.fullmatch(file.path):
-            chosen.append(file)
-    return chosen
+    # Where the weights are there whole and in parts, the parts are not needed.
+    parts = {path for path in names if SINGLE in names and (path == INDEX or _SHARD.fullmatch(path))}
+    return [
+        file
+        for file in repository.files
+        if is_checkpoint_file(file.path, with_code=with_code) and file.path not in parts
+    ]
+
+
+def is_checkpoint_file(path: str, *, with_code: bool = False) -> bool:
+    """Whether a file of that path in a repository belongs to a transformers checkpoint at its root."""
+    templates = path.startswith("additional_chat_templates/") and path.endswith(".jinja")
+    code = with_code and path.endswith(".py") and "/" not in path
+    weights = path in (SINGLE, INDEX) or _SHARD.fullmatch(path) is not None
+    return weights or templates or code or _CHECKPOINT.fullmatch(path) is not None
 
 
 def choose_gguf(

@@ -18,6 +18,7 @@ from engine.actions.downloading.transfer import CANCELLED, Cancellation, Progres
 from engine.actions.downloading.workers import DownloadState, Workers
 from engine.actions.importing import facts_of_checkpoint, facts_of_gguf
 from engine.actions.model_files import ModelFolder, folder_key
+from engine.actions.written import Note
 from engine.errors import DownloadCancelled, MillmError, ModelAlreadyExists, ModelBusy, ModelNotFound
 from engine.events import (
     EventBus,
@@ -104,8 +105,9 @@ class ModelDownloads:
         check_repo_id(asked.repo_id)
         if asked.custom_name is not None:
             check_custom_name(asked.custom_name)
-        plan = self._plan(asked, self._hub.repository(asked.repo_id, asked.revision, token=asked.token))
+        repository = self._hub.repository(asked.repo_id, asked.revision, token=asked.token)
         with self._starting:
+            plan = self._plan(asked, repository)
             row = self._row(plan)
             transfer_key = _job_key(row.id)
             self._workers.start(
@@ -149,6 +151,8 @@ class ModelDownloads:
             key = folder_key(asked.repo_id, repository.commit)
             own = default_name(repo_id=asked.repo_id)
             name = asked.custom_name or (own if level is None else f"{own}:{level}")
+        here = {self._key_of(row) for row in self._library.models.list() if row.source is ModelSource.HUGGINGFACE}
+        key = self._folder.free_key(key, {each for each in here if each is not None})
         place = self._folder.place(key)
         new = NewModel(
             name=name,
@@ -182,7 +186,9 @@ class ModelDownloads:
         if found is not None:
             return self._again(found, plan)
         self._prepare(plan)
-        return self._library.models.add(new)
+        # From here on a removal sees that somebody uses the files, or the work sees that they are gone.
+        with self._folder.changes:
+            return self._library.models.add(new)
 
     def _again(self, row: ModelRecord, plan: _Plan) -> ModelRecord:
         if row.status is not ModelStatus.ERROR or row.context_length is not None:
@@ -199,22 +205,30 @@ class ModelDownloads:
                 remedy="Try again in some seconds.",
                 retry_after=5,
             )
-        if row.local_path != plan.new.local_path and (old := self._key_of(row)) is not None:
-            # The repository has moved on: nothing of the older commit is of use, unless to a row at another level.
-            others = (each for each in self._library.models.list() if each.id != row.id)
-            if all(self._key_of(other) != old for other in others):
-                self._folder.discard(old)
         self._prepare(plan)
-        return self._library.models.update(
-            row.id,
-            name=plan.new.name,
-            local_path=plan.new.local_path,
-            revision=plan.new.revision,
-            pipeline_tag=plan.new.pipeline_tag,
-            trust_remote_code=plan.new.trust_remote_code,
-            status=ModelStatus.DOWNLOADING,
-            error_message=None,
-        )
+        with self._folder.changes:
+            old = self._key_of(row)
+            going: Note = {}
+            if row.local_path != plan.new.local_path and old is not None:
+                # The repository has moved on: nothing of the older commit is of use, unless to a row at another level.
+                rows = [each for each in self._library.models.list() if each.id != row.id and self._key_of(each) == old]
+                if not rows:
+                    self._folder.discard_staging(old)
+                if not any(self._folder.used_by(each) for each in rows):
+                    going = self._folder.mark_going(row)
+            updated = self._library.models.update(
+                row.id,
+                name=plan.new.name,
+                local_path=plan.new.local_path,
+                revision=plan.new.revision,
+                pipeline_tag=plan.new.pipeline_tag,
+                trust_remote_code=plan.new.trust_remote_code,
+                status=ModelStatus.DOWNLOADING,
+                error_message=None,
+            )
+            if going:
+                self._folder.take_away(row, going)
+            return updated
 
     def _prepare(self, plan: _Plan) -> None:
         """Refuse what has no room on the disk before a row says it is being downloaded."""
@@ -222,7 +236,7 @@ class ModelDownloads:
             self._transfer(plan, None, Cancellation(), lambda *_: None).prepare()
 
     def _key_of(self, row: ModelRecord) -> str | None:
-        return None if row.local_path is None else self._folder.owns(Path(row.local_path))
+        return None if row.local_path is None else self._folder.key_of(Path(row.local_path))
 
     # --- on the download's thread -----------------------------------------------------------------------------------
 
@@ -236,7 +250,9 @@ class ModelDownloads:
 
                 self._transfer(plan, token, cancellation, progress).run()
                 cancellation.check()
-                place = self._folder.put(plan.key)
+                digests = {file.path: file.sha256 for file in plan.files if file.sha256}
+                with self._folder.changes:
+                    place = self._folder.put(plan.key, digests)
             facts = self._facts(plan, place)
             cancellation.check()
             self._library.models.update(row.id, status=ModelStatus.READY, error_message=None, **facts)

@@ -210,6 +210,8 @@ def test_an_unload_lets_requests_finish_and_refuses_new_ones(make_engine: Engine
     deltas: list[Delta] = []
     handle = engine.generation.submit(prepared, deltas.append)
     unloading = engine.loader.unload()
+    # Begun again meanwhile, from the other face, it is the same one.
+    assert engine.loader.unload() is unloading
     with pytest.raises(MillmError) as refusal:
         engine.generation.submit(prepared, deltas.append)
     assert refusal.value.code == "model_busy"
