@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, TypeVar
 from engine.actions.collector import COLLECTOR
 from engine.config import EngineSettings
 from engine.errors import (
+    InsufficientMemory,
     LoadCancelled,
     MillmError,
     ModelBusy,
@@ -284,6 +285,7 @@ class ModelLoader:
             import_ahead(found)
         resident = self._shelf.resident
         opening.estimate(resident.info.memory_bytes if resident is not None else 0).check(record.name)
+        opening.rehearse()
         if resident is not None and self._on_demand:
             # Asked again: the lock may have come while the files were looked at.
             self._check_lock(record)
@@ -327,7 +329,13 @@ class ModelLoader:
                 last, said = stage, now
                 self._report(record, 10.0 + 88.0 * share, stage)
 
-        return opening.load(step)
+        try:
+            return opening.load(step)
+        except (LoadCancelled, InsufficientMemory, ModelLoadFailed):
+            raise
+        except MillmError as error:
+            # Whoever asked can do nothing about it any more: what was loaded before is gone.
+            raise ModelLoadFailed(error.message, details=error.details, remedy=error.remedy) from error
 
     def _install(self, loaded: LoadedModel) -> None:
         self._scheduler.set_backend(loaded.backend)
