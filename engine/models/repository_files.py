@@ -27,7 +27,7 @@ _COMPANIONS = ("mmproj", "imatrix")
 
 @dataclass(frozen=True)
 class GgufQuant:
-    """One quantisation that a repository holds: all its files, in order."""
+    """One quantisation that a repository holds: all its files, in order. ``label`` is what it is chosen by."""
 
     label: str
     files: tuple[HubFile, ...]
@@ -145,6 +145,12 @@ def choose_gguf(
     return quants[0].label, list(quants[0].files)
 
 
+def tag_of(label: str, file: HubFile) -> str | None:
+    """What a model of ``file``, chosen by ``label``, is called after; None where that is only the file's own name."""
+    stem = _stem_of(file)
+    return None if _tag(stem) is None and label == _label(stem) else label
+
+
 def _no_checkpoint(repository: Repository, names: Mapping[str, HubFile]) -> CheckpointInvalid | InvalidParameter:
     where = f"{repository.repo_id} ({repository.revision})"
     quants = gguf_quants(repository)
@@ -174,10 +180,14 @@ def _is_companion(name: str) -> bool:
     return any(word in name.lower() for word in _COMPANIONS)
 
 
-def _label(stem: str) -> str:
-    """What the name ends in, else the folder's, else the name."""
+def _tag(stem: str) -> str | None:
+    """The quantisation that a name ends in, else its folder's."""
     path = PurePosixPath(stem)
-    return label_of(path.name + ".gguf") or label_of(path.parent.name + ".gguf") or path.name[:MAX_LABEL]
+    return label_of(path.name + ".gguf") or label_of(path.parent.name + ".gguf")
+
+
+def _label(stem: str) -> str:
+    return _tag(stem) or PurePosixPath(stem).name[:MAX_LABEL]
 
 
 def _stem_of(file: HubFile) -> str:

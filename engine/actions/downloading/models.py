@@ -33,7 +33,7 @@ from engine.models.checkpoint import inspect_checkpoint
 from engine.models.gguf_file import coarse_level, inspect_gguf
 from engine.models.hub import MAIN, HubClient, HubFile, Repository, check_repo_id
 from engine.models.names import check_custom_name, default_name
-from engine.models.repository_files import checkpoint_files, choose_gguf, gguf_quants, has_checkpoint
+from engine.models.repository_files import checkpoint_files, choose_gguf, gguf_quants, has_checkpoint, tag_of
 
 log = logging.getLogger(__name__)
 
@@ -141,9 +141,11 @@ class ModelDownloads:
         level: str | None = asked.quantization
         files: Sequence[HubFile]
         if wants_gguf:
-            label, files = choose_gguf(repository, asked.gguf_files, asked.gguf_label)
-            engine, level = EngineKind.LLAMACPP, coarse_level(label)
-            key = folder_key(asked.repo_id, repository.commit, label)
+            chosen, files = choose_gguf(repository, asked.gguf_files, asked.gguf_label)
+            # Where the names do not say it, the header will: docs/decisions/0008.
+            label = tag_of(chosen, files[0])
+            engine, level = EngineKind.LLAMACPP, None if label is None else coarse_level(label)
+            key = folder_key(asked.repo_id, repository.commit, chosen)
             name = asked.custom_name or default_name(repo_id=asked.repo_id, gguf_label=label)
         else:
             files = checkpoint_files(repository, with_code=asked.trust_remote_code)
@@ -158,7 +160,7 @@ class ModelDownloads:
             name=name,
             source=ModelSource.HUGGINGFACE,
             engine=engine,
-            local_path=str(place / files[0].path if label is not None else place),
+            local_path=str(place / files[0].path if engine is EngineKind.LLAMACPP else place),
             repo_id=asked.repo_id,
             quantization=level,
             gguf_label=label,
@@ -173,7 +175,7 @@ class ModelDownloads:
         """The row to work on: a new one, or that of an attempt that came to nothing."""
         new = plan.new
         rows = [each for each in self._library.models.list() if each.source is ModelSource.HUGGINGFACE]
-        found = next((each for each in rows if each.repo_id == new.repo_id and _alike(each, new)), None)
+        found = next((each for each in rows if each.repo_id == new.repo_id and self._alike(each, new)), None)
         for other in rows:
             # Two rows may stand for the same files at two levels; whoever came first fetches them.
             shared = other is not found and other.local_path == new.local_path
@@ -235,6 +237,20 @@ class ModelDownloads:
         if not self._folder.place(plan.key).is_dir():
             self._transfer(plan, None, Cancellation(), lambda *_: None).prepare()
 
+    def _alike(self, row: ModelRecord, new: NewModel) -> bool:
+        """Whether both are the same model of their repository, whatever its commit."""
+        if row.engine is not new.engine:
+            return False
+        if new.engine is EngineKind.LLAMACPP and new.gguf_label is None:
+            # What it is called after is known only once its header is here.
+            return self._inside(row.local_path) == self._inside(new.local_path)
+        return (row.quantization, row.gguf_label) == (new.quantization, new.gguf_label)
+
+    def _inside(self, local_path: str | None) -> tuple[str, ...]:
+        """The path of a file in its own folder, in parts."""
+        place = Path(local_path or "")
+        return place.relative_to(self._folder.root).parts[1:] if place.is_relative_to(self._folder.root) else ()
+
     def _key_of(self, row: ModelRecord) -> str | None:
         return None if row.local_path is None else self._folder.key_of(Path(row.local_path))
 
@@ -274,10 +290,10 @@ class ModelDownloads:
     def _facts(self, plan: _Plan, place: Path) -> dict[str, object]:
         """What the files say, now that they are here. Raises for files that are whole and still no model for us."""
         if plan.new.engine is EngineKind.LLAMACPP:
-            facts = facts_of_gguf(inspect_gguf(place / plan.files[0].path))
-        else:
-            facts = facts_of_checkpoint(inspect_checkpoint(place))
-        return {**facts, "quantization": plan.new.quantization}
+            report = inspect_gguf(place / plan.files[0].path)
+            label = plan.new.gguf_label or report.label
+            return {**facts_of_gguf(report), "gguf_label": label, "quantization": coarse_level(label)}
+        return {**facts_of_checkpoint(inspect_checkpoint(place)), "quantization": plan.new.quantization}
 
     def _transfer(self, plan: _Plan, token: str | None, cancellation: Cancellation, progress: Progress) -> Transfer:
         return Transfer(
@@ -320,10 +336,6 @@ class ModelDownloads:
             return
         self._events.publish(ModelDownloadError(model_id, row.name, error.code, message))
         self._events.publish(ModelsChanged())
-
-
-def _alike(row: ModelRecord, new: NewModel) -> bool:
-    return (row.quantization, row.gguf_label) == (new.quantization, new.gguf_label)
 
 
 def _job_key(model_id: int) -> str:
