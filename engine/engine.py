@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from concurrent.futures import CancelledError
+from typing import Literal
 
 from engine.actions.downloading.models import ModelDownloads
 from engine.actions.downloading.saes import SaeDownloads
@@ -27,8 +28,8 @@ from engine.actions.steering.profiles import ProfileActions
 from engine.actions.sweeping import SweepActions
 from engine.breaker import HUB, CircuitBreaker
 from engine.config import EngineSettings
-from engine.errors import RequestCancelled
-from engine.events import EventBus
+from engine.errors import LibraryUnusable, RequestCancelled
+from engine.events import EventBus, LibraryStateChanged
 from engine.generation.scheduler import Scheduler
 from engine.generation.service import GenerationService
 from engine.generation.worker import EngineThread
@@ -65,6 +66,7 @@ class Engine:
         self.settings = settings
         self.library = library
         self.events = EventBus()
+        library.listen(self._library_changed)
         self.breakers = {HUB: CircuitBreaker(HUB)}
         self.shelf = ModelShelf(library.models)
         self.desk = SteeringDesk(self.events)
@@ -102,7 +104,7 @@ class Engine:
         )
         self._workers = Workers(settings.MAX_DOWNLOAD_WORKERS)
         hub = HubClient(self.breakers[HUB], lambda: settings.HF_HUB_OFFLINE)
-        folder = ModelFolder(library.path.parent / MODELS_FOLDER)
+        folder = ModelFolder(library.path.parent / MODELS_FOLDER, library.state)
         downloads = ModelDownloads(library, self.events, hub, folder, self._workers)
         self.models = ModelActions(library, self.events, self.shelf, self.loader, hub, folder, downloads)
         self.sae_downloads = SaeDownloads(
@@ -123,6 +125,10 @@ class Engine:
         self.sae_downloads.sweep()
         self._thread.start()
         self._running = True
+
+    def _library_changed(self, error: LibraryUnusable | None) -> None:
+        state: Literal["well", "lost"] = "well" if error is None else "lost"
+        self.events.publish(LibraryStateChanged(state, None if error is None else error.one_line()))
 
     def _rest(self) -> None:
         """Nothing has been asked for a while: memory that torch only keeps for reuse goes back to the driver."""

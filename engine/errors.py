@@ -255,6 +255,12 @@ class LibraryUnusable(MillmError):
     code = "library_unusable"
 
 
+class LibraryLost(LibraryUnusable):
+    """While the program runs, its database was deleted, replaced or damaged: nothing is confirmed any more."""
+
+    code = "library_lost"
+
+
 class PortInUse(MillmError):
     """Another program listens on the port asked for."""
 

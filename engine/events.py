@@ -11,7 +11,7 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 log = logging.getLogger(__name__)
 
@@ -121,6 +121,17 @@ class ModelsChanged(Event):
     """Rows of the model library were added, renamed or removed."""
 
     name: ClassVar[str] = "models:changed"
+
+
+@dataclass(frozen=True)
+class LibraryStateChanged(Event):
+    """The database was found to be lost or damaged (``state`` ``lost``, with what to do in ``error``), or is well again
+    (``well``). While it is lost no change is kept.
+    """
+
+    name: ClassVar[str] = "library:state"
+    state: Literal["well", "lost"]
+    error: str | None = None
 
 
 @dataclass(frozen=True)

@@ -181,6 +181,7 @@ ERROR_TABLE: Mapping[str, ErrorSpec] = MappingProxyType(
         "data_directory_unusable": _server(500),
         "data_directory_in_use": _server(500),
         "library_unusable": _server(500),
+        "library_lost": _server(500),
         "settings_invalid": _server(500),
         "unsafe_binding": _server(500),
         "port_in_use": ErrorSpec(409),

@@ -22,6 +22,7 @@ from engine.events import (
     CircuitsChanged,
     ClustersChanged,
     Event,
+    LibraryStateChanged,
     ModelLoadComplete,
     ModelLoadError,
     ModelLoadProgress,
@@ -248,6 +249,8 @@ class MainWindow(QMainWindow):
                 self.say("Loading was cancelled." if cancelled else event.message, lasting=not cancelled)
             case ModelUnloadComplete():
                 self.say(f"{event.model_name} was unloaded.")
+            case LibraryStateChanged():
+                self.say(event.error or "The library is where it was: changes are kept again.", lasting=True)
             case ServerStateChanged() if event.state == "error" and event.error:
                 self.say(event.error, lasting=True)
         if isinstance(event, BAR_EVENTS):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -53,17 +53,46 @@ def write_manifest(folder: Path, source_sha256: str) -> None:
 
 
 def put_in_place(folder: Path, final: Path) -> None:
-    """Make ``folder`` appear as ``final``. What stood there, incomplete, is removed first."""
+    """Make ``folder`` appear as ``final``. What stood there, incomplete, is replaced file by file; what a person put
+    beside it stays. The manifest comes last: until then the folder counts as incomplete.
+    """
     for path in folder.iterdir():
         with path.open("rb+") as file:
             os.fsync(file.fileno())
     final.parent.mkdir(parents=True, exist_ok=True)
     if final.exists():
-        shutil.rmtree(final)
-    folder.replace(final)
+        (final / MANIFEST).unlink(missing_ok=True)
+        for path in sorted(folder.iterdir(), key=lambda each: (each.name == MANIFEST, each.name)):
+            path.replace(final / path.name)
+        folder.rmdir()
+    else:
+        folder.replace(final)
     if hasattr(os, "O_DIRECTORY"):  # not on Windows, which keeps directories in order by itself
         handle = os.open(final.parent, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+def take_away(folder: Path) -> None:
+    """Remove from ``folder`` the files of its manifest that are as they were written, the manifest last, and the folder
+    itself where nothing else is in it.
+    """
+    try:
+        files = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"]
+        ours = {folder / name: facts for name, facts in files.items() if Path(name).name == name}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return  # nothing says that anything there is ours
+    for path, facts in ours.items():
+        same = path.is_file() and not path.is_symlink() and path.stat().st_size == facts["bytes"]
+        if same and sha256_of(path) == facts["sha256"]:
+            path.unlink()
+    (folder / MANIFEST).unlink()
+    remove_empty(folder)
+
+
+def remove_empty(folder: Path) -> None:
+    """Remove a folder that holds nothing."""
+    with suppress(OSError):
+        folder.rmdir()

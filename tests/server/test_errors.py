@@ -104,6 +104,7 @@ EXPECTED: dict[str, tuple[int, str, str | None]] = {
     "data_directory_unusable": (500, "server_error", None),
     "data_directory_in_use": (500, "server_error", None),
     "library_unusable": (500, "server_error", None),
+    "library_lost": (500, "server_error", None),
     "settings_invalid": (500, "server_error", None),
     "unsafe_binding": (500, "server_error", None),
     "port_in_use": (409, "invalid_request_error", None),

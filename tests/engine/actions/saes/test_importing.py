@@ -17,6 +17,7 @@ import torch
 from engine.actions.saes import SaeActions, files
 from engine.actions.saes.errors import SaeAlreadyAttached
 from engine.actions.writing import copy_file
+from engine.actions.written import MARKER
 from engine.engine import Engine
 from engine.errors import DataDirectoryUnusable, InsufficientDisk, InsufficientMemory, InvalidParameter, MillmError
 from engine.events import SaesChanged
@@ -394,7 +395,7 @@ def test_many_imports_at_once_make_one_row(engine: Engine, saes: SaeActions, tmp
     assert [created for _, created in found].count(True) == 1
     (record,) = saes.list()
     assert record.copied and copies(engine) == ["sea--layer_1"]
-    assert not (data(engine) / "saes" / "sea--layer_1" / files.MARKER).exists()
+    assert not (data(engine) / "saes" / "sea--layer_1" / MARKER).exists()
 
 
 # --- remove ----------------------------------------------------------------------------------------------------------
