@@ -1,0 +1,113 @@
+"""One run at a time of what must not be done twice, whoever asks, and a progress that moves.
+
+Who comes second waits with the first and hears how it goes.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Hashable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+Progress = Callable[[float, str], None]
+"""Called with 0–100 and a short phrase."""
+
+BEAT_SECONDS = 0.25
+
+
+def say_nothing(_percent: float, _phrase: str) -> None:
+    """A progress nobody wants to hear."""
+
+
+class _Flight:
+    """A run and those who wait for it."""
+
+    def __init__(self) -> None:
+        self.outcome: Future[Any] = Future()
+        self._lock = threading.Lock()
+        self._listeners: list[Progress] = []
+        self._last: tuple[float, str] | None = None
+
+    def join(self, progress: Progress) -> None:
+        """Hear from now on how it goes, and at once how far it is."""
+        with self._lock:
+            self._listeners.append(progress)
+            last = self._last
+        if last is not None:
+            progress(*last)
+
+    def say(self, percent: float, phrase: str) -> None:
+        """Tell everybody; never less than was told before."""
+        with self._lock:
+            if self._last is not None:
+                percent = max(percent, self._last[0])
+            self._last = (percent, phrase)
+            listeners = list(self._listeners)
+        for listener in listeners:
+            listener(percent, phrase)
+
+
+class Flights:
+    """Runs by key, in this process; between processes the data directory's lock stands. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._under_way: dict[Hashable, _Flight] = {}
+
+    def run(self, key: Hashable, task: Callable[[Progress], T], progress: Progress = say_nothing) -> T:
+        """Do ``task``, or wait for the one of that key that is under way; both get its outcome, an error included."""
+        with self._lock:
+            flight = self._under_way.get(key)
+            mine = flight is None
+            if flight is None:
+                flight = self._under_way[key] = _Flight()
+        flight.join(progress)
+        if mine:
+            try:
+                value = task(flight.say)
+            except BaseException as error:
+                self._land(key)
+                flight.outcome.set_exception(error)
+                raise
+            self._land(key)
+            flight.outcome.set_result(value)
+        outcome: T = flight.outcome.result()
+        return outcome
+
+    def _land(self, key: Hashable) -> None:
+        # Before the outcome is told, so that whoever tries again after a failure begins anew.
+        with self._lock:
+            del self._under_way[key]
+
+
+FLIGHTS = Flights()
+"""The process's own."""
+
+
+@contextmanager
+def moving(progress: Progress, start: float, end: float, phrase: str, seconds: float) -> Iterator[None]:
+    """While the block runs, go from ``start`` towards ``end`` percent, about two thirds of it in ``seconds``.
+
+    For steps inside a library that says nothing: a bar that stands still looks like a program that does.
+    """
+    over = threading.Event()
+
+    def beat() -> None:
+        passed = 0.0
+        while not over.wait(BEAT_SECONDS):
+            passed += BEAT_SECONDS
+            progress(start + (end - start) * (1 - math.exp(-passed / seconds)), phrase)
+
+    progress(start, phrase)
+    beating = threading.Thread(target=beat, name="progress", daemon=True)
+    beating.start()
+    try:
+        yield
+    finally:
+        over.set()
+        beating.join()
