@@ -8,9 +8,10 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Hashable, Iterator
-from concurrent.futures import Future
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import TypeVar
+
+from engine.single_flight import SingleFlight
 
 T = TypeVar("T")
 
@@ -24,11 +25,11 @@ def say_nothing(_percent: float, _phrase: str) -> None:
     """A progress nobody wants to hear."""
 
 
-class _Flight:
-    """A run and those who wait for it."""
+class _Audience:
+    """Those who hear how a run goes."""
 
     def __init__(self) -> None:
-        self.outcome: Future[Any] = Future()
+        self.members = 0
         self._lock = threading.Lock()
         self._listeners: list[Progress] = []
         self._last: tuple[float, str] | None = None
@@ -40,6 +41,11 @@ class _Flight:
             last = self._last
         if last is not None:
             progress(*last)
+
+    def begin(self) -> None:
+        """A run begins."""
+        with self._lock:
+            self._last = None
 
     def say(self, percent: float, phrase: str) -> None:
         """Tell everybody; never less than was told before."""
@@ -56,33 +62,28 @@ class Flights:
     """Runs by key, in this process; between processes the data directory's lock stands. Thread-safe."""
 
     def __init__(self) -> None:
+        self._flights = SingleFlight()
         self._lock = threading.Lock()
-        self._under_way: dict[Hashable, _Flight] = {}
+        self._audiences: dict[Hashable, _Audience] = {}
 
     def run(self, key: Hashable, task: Callable[[Progress], T], progress: Progress = say_nothing) -> T:
         """Do ``task``, or wait for the one of that key that is under way; both get its outcome, an error included."""
         with self._lock:
-            flight = self._under_way.get(key)
-            mine = flight is None
-            if flight is None:
-                flight = self._under_way[key] = _Flight()
-        flight.join(progress)
-        if mine:
-            try:
-                value = task(flight.say)
-            except BaseException as error:
-                self._land(key)
-                flight.outcome.set_exception(error)
-                raise
-            self._land(key)
-            flight.outcome.set_result(value)
-        outcome: T = flight.outcome.result()
-        return outcome
+            audience = self._audiences.setdefault(key, _Audience())
+            audience.members += 1
+        try:
+            audience.join(progress)
 
-    def _land(self, key: Hashable) -> None:
-        # Before the outcome is told, so that whoever tries again after a failure begins anew.
-        with self._lock:
-            del self._under_way[key]
+            def work() -> T:
+                audience.begin()
+                return task(audience.say)
+
+            return self._flights.run(key, work)
+        finally:
+            with self._lock:
+                audience.members -= 1
+                if not audience.members:
+                    del self._audiences[key]
 
 
 FLIGHTS = Flights()
