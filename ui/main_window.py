@@ -35,6 +35,7 @@ from engine.events import (
 )
 from ui import icons, shortcuts, theme
 from ui.bridge import Bridge
+from ui.demo_install import DemoInstall
 from ui.frame import CHAT, CIRCUITS, CLUSTERS, GROUPS, HOME, RECORDS, SETTINGS, STEERING, Frame, PageSpec
 from ui.hand_steering import HandSteering
 from ui.pages.chat import ChatPage
@@ -97,8 +98,9 @@ class MainWindow(QMainWindow):
         self.navigation = Navigation("miLLM", foot)
         self.bar = TopBar()
         self.hand = HandSteering(services.engine, bridge, self)
+        self.demo = DemoInstall(services, bridge, self)
         self.frame = Frame(
-            services, bridge, self.hand, self.go, self.say, self.say_error, self.show_around, self.show_keys
+            services, bridge, self.hand, self.demo, self.go, self.say, self.say_error, self.show_around, self.show_keys
         )
         self.stack = QStackedWidget()
         self._specs: dict[str, PageSpec] = {}
@@ -138,6 +140,7 @@ class MainWindow(QMainWindow):
         self.stack.setCurrentWidget(page)
         self.navigation.mark(key)
         self.navigation.follow(key)
+        self.tour.panel.follow()
         arrive = getattr(page, "arrive", None)
         if arrive is not None:
             arrive(**what)
@@ -373,7 +376,7 @@ class MainWindow(QMainWindow):
     def _escape(self) -> None:
         if CHAT in self._pages and self.chat.busy:
             self.chat.stop()
-        elif self.tour.running:
+        elif not self.tour.panel.isHidden():
             self.tour.end()
 
     def resizeEvent(self, event: QResizeEvent) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO
 
 from app.demo.pack import MANIFEST
@@ -41,10 +42,13 @@ def copy_hashed(source: IO[bytes], target: Path, advance: Advance | None = None)
     return digest.hexdigest()
 
 
-def write_manifest(folder: Path, source_sha256: str) -> None:
-    """Write down every file of ``folder`` with its length and digest, and what it was made from."""
+def write_manifest(folder: Path, source_sha256: str, known: Mapping[str, str] = MappingProxyType({})) -> None:
+    """Write down every file of ``folder`` with its length and digest, and what it was made from.
+
+    ``known``: digests by name that were taken while the files were written; the others are read.
+    """
     files = {
-        path.name: {"bytes": path.stat().st_size, "sha256": sha256_of(path)}
+        path.name: {"bytes": path.stat().st_size, "sha256": known.get(path.name) or sha256_of(path)}
         for path in sorted(folder.iterdir())
         if path.is_file() and path.name != MANIFEST
     }

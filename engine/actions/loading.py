@@ -35,7 +35,7 @@ from engine.library.database import Library
 from engine.library.records import EngineKind, ModelRecord, ModelStatus
 from engine.models.engines import require_installed
 from engine.models.names import check_generative
-from engine.models.opening import Opening, import_ahead, inspect, open_model
+from engine.models.opening import Opening, import_ahead, import_libraries, inspect, open_model
 from engine.models.shelf import LoadedModel, LoadingState, ModelShelf
 from engine.steering.desk import SteeringDesk
 from engine.steering.plan import Stream
@@ -226,6 +226,11 @@ class ModelLoader:
             return Demand(record, self.load(record.id, on_demand=True))
         except MillmError as error:
             raise _could_not_load(record, error) from error
+
+    def import_ahead(self) -> None:
+        """Bring in what a first load needs, on the calling thread; takes seconds. Does nothing once it is there."""
+        with COLLECTOR.importing():
+            import_libraries()
 
     def stop(self) -> None:
         """Cancel what is under way; used when the program ends."""

@@ -74,6 +74,15 @@ def open_model(
     return _Checkpoint.prepare(record, found, settings, gpu)
 
 
+def import_libraries() -> None:
+    """Import what the load of a checkpoint needs, and the code of the commonest family of models."""
+    from transformers import LlamaForCausalLM
+
+    from engine.models import devices, quantization, transformers_backend
+
+    log.debug("%s, %s, %s and %s are here", devices, quantization, transformers_backend, LlamaForCausalLM)
+
+
 def import_ahead(found: CheckpointReport | GgufReport) -> None:
     """Import the model's own code, which is as much again as its library; else the load does it amid its work."""
     import transformers

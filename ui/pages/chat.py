@@ -51,7 +51,7 @@ class ChatPage(ChatFrame):
         self._session = self._make_session()
         self.desk = ConversationDesk(engine, bridge, self.conversations, self)
         self.prompts = PromptDesk(engine, bridge, self)
-        self.gate = ModelGate(engine, bridge, self.composer, self._say_error, self)
+        self.gate = ModelGate(engine, bridge, self.composer, frame.demo, self._say_error, self)
         self.dial = DialDesk(frame, self.strip, self)
         self.lens = Lens(frame, self.side.lens, self)
         self.records = RecordKeeper(frame, self._say_error, self)
@@ -59,6 +59,8 @@ class ChatPage(ChatFrame):
         self._has_compared = False
         self._coloured: list[ChatMessage] = []
         """Answers a person wants in colour."""
+        self._held = False
+        """The draft is to be sent as soon as what was chosen steers."""
         self._wire()
         self._bind(self._session)
         self._refresh_title()
@@ -72,6 +74,8 @@ class ChatPage(ChatFrame):
         self.composer.send.connect(self._send)
         self.composer.stop.connect(self.stop)
         self.composer.changed.connect(self._count)
+        self.composer.changed.connect(self._let_go)
+        self.dial.changed.connect(self._send_held)
         self.messages.again.connect(self._again)
         self.messages.go_on.connect(self._go_on)
         self.messages.edited.connect(self._edit)
@@ -185,7 +189,21 @@ class ChatPage(ChatFrame):
         resident = self._engine.shelf.resident
         return resident.record.name if resident is not None else None
 
+    def _send_held(self) -> None:
+        if self._held and not self.dial.busy:
+            self._held = False
+            self.composer.submit()
+
+    def _let_go(self) -> None:
+        # What is written on is not what was to be sent.
+        self._held = False
+
     def _send(self, text: str) -> None:
+        if self.dial.choosing:
+            # The answer is to be steered by what was just chosen, however quickly Enter follows.
+            self.composer.set_draft(text)
+            self._held = True
+            return
         options, model = self._options(), self._model()
         if options is None or model is None:
             self.composer.set_draft(text)

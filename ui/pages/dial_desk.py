@@ -89,6 +89,11 @@ class DialDesk(QObject):
         """Whether a change is on its way to the engine."""
         return self._turning or self._putting or self._wish is not None
 
+    @property
+    def choosing(self) -> bool:
+        """Whether something that was chosen is not in force yet."""
+        return self._putting or self._wish is not None
+
     def on_event(self, event: Event) -> None:
         """Follow what others do."""
         if isinstance(event, SteeringUpdated):

@@ -101,6 +101,14 @@ def rule() -> QFrame:
     return made
 
 
+def keep_place(widget: QWidget, keep: bool) -> None:
+    """Whether a hidden widget's place stays empty: else what lies beside it slides under a second click."""
+    policy = widget.sizePolicy()
+    if policy.retainSizeWhenHidden() != keep:
+        policy.setRetainSizeWhenHidden(keep)
+        widget.setSizePolicy(policy)
+
+
 class _ThemedIcon:
     """Redraws a button's icon when the palette changes. Mixed into Qt buttons."""
 

@@ -112,7 +112,7 @@ class Composer(Surface):
         self._busy = False
         self._ready = False
         self._gate_button: Button | None = None
-        self.field.submitted.connect(self._submit)
+        self.field.submitted.connect(self.submit)
         self.field.textChanged.connect(self._on_text)
         self.field.focus_changed.connect(lambda on: set_property(self._frame, "focused", on))
         self.button.clicked.connect(self._on_button)
@@ -166,7 +166,8 @@ class Composer(Surface):
         return self._gate_button
 
     @Slot()
-    def _submit(self) -> None:
+    def submit(self) -> None:
+        """Send the draft, where a model can answer and nothing is being answered."""
         text = self.draft().strip("\n")
         if self._ready and not self._busy and text.strip():
             self.field.clear()
@@ -178,7 +179,7 @@ class Composer(Surface):
         if self._busy:
             self.stop.emit()
         else:
-            self._submit()
+            self.submit()
 
     @Slot()
     def _on_text(self) -> None:

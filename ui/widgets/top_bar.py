@@ -16,6 +16,7 @@ from engine.steering.plan import EMPTY_PLAN
 from ui import shortcuts, theme
 from ui.steering_words import any_on, attached_words, can_steer, live_evidence, live_words, place_words
 from ui.widgets.basics import Button, CopyButton, Dot, ElidedLabel, IconButton, Surface, add_all, column, line
+from ui.widgets.free_place import KEEP_CLEAR
 from ui.widgets.passing_word import PassingWord
 from ui.widgets.switch import Switch
 
@@ -82,6 +83,7 @@ class TopBar(Surface):
     def __init__(self) -> None:
         super().__init__("topBar")
         self.setFixedHeight(BAR_HEIGHT)
+        self.setProperty(KEEP_CLEAR, True)
         self._address: str | None = None
         self.model = StateCell("Model")
         self.saes = StateCell("SAEs", Qt.TextElideMode.ElideMiddle)
