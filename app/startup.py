@@ -1,6 +1,7 @@
 """The start, in order, for every command that works on a data directory.
 
-1. The environment that must stand before heavy imports (``app.environment``, from the entry point's first lines).
+1. The environment that must stand before heavy imports (``app.environment``, from the entry point's first lines), and
+   how many files may be open.
 2. The data directory: found, made, proved writable (``app.paths``).
 3. The settings: command line, environment, file, defaults (``app.settings``).
 4. Logs and crash reports, from here on into the data directory (``app.logs``, ``app.crash``).
@@ -19,7 +20,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
-from app import about, crash, logs
+from app import about, crash, environment, logs
 from app.demo.pack import SMOLLM2, Places
 from app.instance import Instance
 from app.options import Options
@@ -55,6 +56,7 @@ def opened(options: Options) -> Iterator[Program]:
     Raises:
         DataDirectoryUnusable, SettingsInvalid, DataDirectoryInUse, LibraryUnusable: with what to do.
     """
+    environment.allow_open_files()
     with ExitStack() as undo:
         paths = Paths.find(options.data_dir)
         paths.prepare()
