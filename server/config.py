@@ -19,6 +19,7 @@ class ServerSettings(BaseModel):
         description="Host names answered on a loopback bind; guards against DNS rebinding.",
     )
     MAX_BODY_BYTES: int = Field(32 * 1024 * 1024, ge=1024, description="Largest request body.")
+    MAX_EVENT_SOCKETS: int = Field(32, ge=0, description="Clients at the event socket at once; past it 503.")
     IGNORE_OFFERED_TOOLS: bool = Field(
         False, description="Answer a chat that offers tools without them, instead of refusing it; the header says so."
     )
