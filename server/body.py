@@ -30,15 +30,13 @@ _WORDING = {
 """Our words where pydantic's speak of Python."""
 
 BODY_TIMEOUT_S = 300.0
-LINGER_S = 5.0
-"""How long a refused upload is read to its end, so that the client gets to read the refusal."""
+REST_S = 0.2
+"""How long the rest of a body nobody reads may take, so that its client can use the connection again. After that the
+answer ends the connection (see ``connections.py``)."""
 
 
 class LingeringBody(Body):
-    """Quart's body that can also be thrown away as it comes in.
-
-    Answering while the client still writes makes the system reset the connection, and the client never sees the answer.
-    """
+    """Quart's body that can also be thrown away as it comes in."""
 
     def __init__(self, expected_content_length: int | None, max_content_length: int | None) -> None:
         super().__init__(expected_content_length, max_content_length)
@@ -60,13 +58,14 @@ class LingeringBody(Body):
         if not self._appending:
             self._received.set()
 
-    async def discard_rest(self) -> None:
-        """Read on without keeping anything until the client has sent all, for at most ``LINGER_S`` seconds."""
+    async def discard_rest(self) -> bool:
+        """Read on without keeping anything; whether the client has sent all within ``REST_S`` seconds."""
         self._discarding = True
         self.clear()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(LINGER_S):
+            async with asyncio.timeout(REST_S):
                 await self._received.wait()
+        return self._received.is_set()
 
 
 class ServerRequest(Request):

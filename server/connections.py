@@ -45,6 +45,8 @@ SEND_STALL_S = 300.0
 """How long a client may take none of what waits for it."""
 LEFT_STALL_S = 5.0
 """The same for one that has said its last word."""
+LINGER_S = 5.0
+"""How long a client that was refused in the midst of its request may go on sending."""
 SWEEP_S = 5.0
 ACCEPT_RETRY_S = 0.1
 COMPLAIN_EVERY_S = 60.0
@@ -114,6 +116,9 @@ class Connection(TCPServer):
             self._put += len(event.data)
         elif isinstance(event, Updated) and event.idle and self.reader.at_eof():
             return
+        elif isinstance(event, Closed) and self.protocol.client_may_be_sending and not self.reader.at_eof():
+            self._linger()
+            return
         await super().protocol_send(event)
 
     @property
@@ -134,6 +139,21 @@ class Connection(TCPServer):
             self._taken, self._moved = taken, now
         elif now - self._moved >= (LEFT_STALL_S if self.reader.at_eof() else SEND_STALL_S):
             self.abort()
+
+    def _linger(self) -> None:
+        """Say that this was the last answer, and close when the client has seen it or after ``LINGER_S`` seconds.
+
+        Closing while the client still sends makes the system reset the connection, and it never sees the answer.
+        """
+        if self.protocol.deaf:
+            return
+        self.protocol.deaf = True
+        try:
+            self.writer.write_eof()
+        except (OSError, RuntimeError):
+            self.abort()
+        else:
+            self.loop.call_later(LINGER_S, self.abort)
 
     async def _read_data(self) -> None:
         try:

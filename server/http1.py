@@ -25,6 +25,13 @@ MAX_SOCKET_MESSAGE = 64 * 1024
 VERSIONS = (b"1.0", b"1.1")
 VERSION_NOT_SUPPORTED = 505
 
+PROTECTIVE_HEADERS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"content-security-policy", b"frame-ancestors 'none'"),
+)
+"""No foreign page may show an answer in a frame, embed it, or have it taken for what it is not."""
+
 
 class Http1Config(Config):
     """What Hypercorn's protocols are told."""
@@ -41,6 +48,10 @@ class Http1Config(Config):
         logger.setLevel(logging.WARNING)
         self.errorlog = logger
 
+    def response_headers(self, protocol: str) -> list[tuple[bytes, bytes]]:
+        """Headers of every answer, Hypercorn's own refusals included."""
+        return [*super().response_headers(protocol), *PROTECTIVE_HEADERS]
+
 
 class Http1(H11Protocol):
     """One connection's requests, one after the other."""
@@ -51,11 +62,19 @@ class Http1(H11Protocol):
         super().__init__(*args)
         self.can_read = _Gate()
         self.heard = time.monotonic()
+        self._other_version = False
+        self.deaf = False
+        """Whether what the client still sends is thrown away."""
 
     @property
     def waits_for_client(self) -> bool:
         """Whether the next word is the client's: it is silent, or in the midst of a request."""
         return self.connection.their_state in (h11.IDLE, h11.SEND_BODY)
+
+    @property
+    def client_may_be_sending(self) -> bool:
+        """Whether it was answered before its request was read to the end, or before its request could be read."""
+        return self._other_version or self.connection.their_state in (h11.SEND_BODY, h11.ERROR)
 
     async def handle(self, event: Event) -> None:
         """Take what the connection brings. Raises ``ConnectionResetError`` where a read waits on a client that left."""
@@ -63,6 +82,8 @@ class Http1(H11Protocol):
             self.can_read.leave()
         elif isinstance(event, RawData):
             self.heard = time.monotonic()
+            if self.deaf:
+                return
         await super().handle(event)
 
     async def _check_protocol(self, event: h11.Request) -> None:
@@ -72,6 +93,7 @@ class Http1(H11Protocol):
         if request.http_version in VERSIONS:
             await super()._create_stream(request)
             return
+        self._other_version = True
         await self._send_error_response(VERSION_NOT_SUPPORTED)
         await self.send(Closed())
 

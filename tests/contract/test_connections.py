@@ -149,6 +149,81 @@ def test_http_2_is_not_spoken(own: Live) -> None:
             assert connection.recv(4096).startswith(b"HTTP/1.1 " + status)
 
 
+@pytest.mark.parametrize(
+    "length", [b"Content-Length: 62914560", b"Transfer-Encoding: chunked"], ids=["told", "chunked"]
+)
+def test_a_refused_upload_is_answered_at_once_and_its_answer_seen(
+    own: Live, monkeypatch: pytest.MonkeyPatch, length: bytes
+) -> None:
+    """How long it may go on sending is no time that its answer waits."""
+    monkeypatch.setattr(server_connections, "LINGER_S", 3600.0)
+    with _connect(own) as connection:
+        connection.sendall(b"POST /nothing HTTP/1.1\r\nHost: 127.0.0.1\r\n" + length + b"\r\n\r\n")
+        answer = _read_answer(connection)
+        assert answer.startswith(b"HTTP/1.1 404")
+        assert b"connection: close" in answer.lower()
+        # It goes on sending, as a client does that looks at the answer last; nothing resets the connection.
+        connection.sendall(b"x" * 8_000_000)
+        assert connection.recv(10) == b""
+    wait_until(lambda: _held(own) == 0, "the server's end to be closed")
+
+
+def test_a_small_refused_body_leaves_the_connection_usable(own: Live) -> None:
+    with _connect(own) as connection:
+        for _ in range(2):
+            connection.sendall(b"POST /nothing HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 2\r\n\r\n{}")
+            answer = _read_answer(connection)
+            assert answer.startswith(b"HTTP/1.1 404")
+            assert b"connection: close" not in answer.lower()
+
+
+def test_two_lengths_are_refused_and_nothing_behind_them_is_read(own: Live) -> None:
+    with _connect(own) as connection:
+        connection.sendall(
+            b"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 6\r\n"
+            b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + HEALTH
+        )
+        answer = _read_all(connection)
+    assert answer.startswith(b"HTTP/1.1 400")
+    assert answer.count(b"HTTP/1.1") == 1
+    assert b"invalid_parameter" in answer
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        (HEALTH, 200),
+        (b"GET /v1/models HTTP/1.1\r\nHost: evil.example\r\n\r\n", 403),
+        (b"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1\r\n\r\n{", 400),
+        (b"GET /nothing HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", 404),
+        (TLS_HELLO, 400),
+        (H2_PREFACE, 505),
+        (b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", 200),
+        (
+            b"GET /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+            b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
+            405,
+        ),
+        (
+            b"GET /api/events HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+            b"Sec-WebSocket-Version: 8\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
+            400,
+        ),
+    ],
+)
+def test_every_answer_protects_itself(own: Live, request_: bytes, status: int) -> None:
+    with _connect(own) as connection:
+        connection.sendall(request_)
+        data = b""
+        while b"\r\n\r\n" not in data:
+            data += connection.recv(4096)
+    head = data.partition(b"\r\n\r\n")[0].lower()
+    assert head.startswith(b"http/1.1 %d" % status)
+    assert head.count(b"\r\nx-content-type-options: nosniff") == 1
+    assert head.count(b"\r\ncross-origin-resource-policy: same-origin") == 1
+    assert b"\r\ncontent-security-policy: frame-ancestors 'none'" in head
+
+
 def test_at_the_limit_the_longest_silent_one_is_closed(
     live: Live, serve: Callable[..., Live], monkeypatch: pytest.MonkeyPatch
 ) -> None:
