@@ -13,7 +13,7 @@ from quart import Request
 from quart.wrappers.request import Body
 from werkzeug.exceptions import RequestEntityTooLarge
 
-from engine.errors import InvalidParameter
+from engine.errors import InvalidParameter, described
 from server.errors import PayloadTooLarge, RequestTimedOut
 
 M = TypeVar("M", bound=BaseModel)
@@ -28,6 +28,9 @@ _WORDING = {
     "extra_forbidden": "there is no such field",
 }
 """Our words where pydantic's speak of Python."""
+
+_NOTHING_RECEIVED = ("missing", "extra_forbidden")
+"""Complaints about the field itself, whose value is none or the object around it."""
 
 BODY_TIMEOUT_S = 300.0
 REST_S = 0.2
@@ -104,7 +107,7 @@ def parse_object(raw: bytes) -> dict[str, Any]:
     except ValueError as error:
         raise InvalidParameter(f"The request's body is not valid JSON: {error}.") from None
     if not isinstance(value, dict):
-        raise InvalidParameter("The request's body must be a JSON object.")
+        raise InvalidParameter(f"The request's body must be a JSON object; received {described(value)}.")
     return value
 
 
@@ -126,11 +129,14 @@ def validate(schema: type[M], body: dict[str, Any]) -> M:
 
 
 def invalid_parameter(error: ValidationError) -> InvalidParameter:
-    """The first of a validation's complaints as the contract words it. It never quotes the value."""
-    complaints = [
-        (".".join(map(str, c["loc"])), _WORDING.get(c["type"], c["msg"]))
-        for c in error.errors(include_url=False, include_context=False, include_input=False)
-    ]
+    """The first of a validation's complaints as the contract words it, with what was received in a few words."""
+    complaints = []
+    for complaint in error.errors(include_url=False, include_context=False):
+        place = ".".join(map(str, complaint["loc"]))
+        message = _WORDING.get(complaint["type"], complaint["msg"])
+        if complaint["type"] not in _NOTHING_RECEIVED:
+            message = f"{message}; received {described(complaint['input'], place)}"
+        complaints.append((place, message))
     param, message = complaints[0]
     more = len(complaints) - 1
     tail = f" (and {more} more validation error{'s' if more > 1 else ''})" if more else ""
