@@ -1,7 +1,8 @@
 """The start, in order, for every command that works on a data directory.
 
-1. The environment that must stand before heavy imports (``app.environment``, from the entry point's first lines).
-2. The data directory: found, made, proved writable (``app.paths``).
+1. The environment that must stand before heavy imports (``app.environment``, from the entry point's first lines), and
+   how many files may be open.
+2. The data directory: found, made, proved writable, closed to others (``app.paths``).
 3. The settings: command line, environment, file, defaults (``app.settings``).
 4. Logs and crash reports, from here on into the data directory (``app.logs``, ``app.crash``).
 5. The claim: one process per data directory (``app.instance``).
@@ -15,15 +16,16 @@ Each step that fails raises a typed error with what to do; :func:`opened` then u
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
-from app import about, crash, logs
+from app import about, crash, environment, logs
 from app.demo.pack import SMOLLM2, Places
 from app.instance import Instance
 from app.options import Options
-from app.paths import ENVIRONMENT_NAME, Paths
+from app.paths import ENVIRONMENT_NAME, Paths, keep_to_oneself
 from app.settings import Settings, load_settings, unknown_names
 from app.token_store import VARIABLES as TOKEN_NAMES
 from engine.config import EngineSettings
@@ -55,7 +57,10 @@ def opened(options: Options) -> Iterator[Program]:
     Raises:
         DataDirectoryUnusable, SettingsInvalid, DataDirectoryInUse, LibraryUnusable: with what to do.
     """
+    environment.allow_open_files()
     with ExitStack() as undo:
+        if (former := keep_to_oneself()) is not None:
+            undo.callback(os.umask, former)
         paths = Paths.find(options.data_dir)
         paths.prepare()
         settings = settings_of(options, paths)

@@ -159,9 +159,9 @@ def _require_writable(path: Path) -> None:
             remedy="Move that folder away, or choose another data directory with --data-dir.",
         )
     try:
-        if path.exists():
-            with path.open("r+b"):
-                pass
+        # Made here and not by SQLite, so that nobody else can read it from its first byte on: chats are kept in it. The
+        # log beside it gets the rights of the file.
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
     except OSError as error:
         raise DataDirectoryUnusable(
             f"The library {path} cannot be written: {error.strerror or error}.",

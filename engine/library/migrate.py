@@ -103,6 +103,7 @@ def back_up(path: Path, revision: str) -> Path:
     partial = path.with_name(f"{kept.name}.partial")
     try:
         partial.unlink(missing_ok=True)
+        os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(partial)) as target:
             verdict = source.execute("PRAGMA quick_check(1)").fetchone()[0]
             if verdict != "ok":

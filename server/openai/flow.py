@@ -84,7 +84,7 @@ async def answer(context: ServerContext, dialect: Dialect) -> Response:
     unused = with_unread_variables(unused, body, prepared)
     running = Running(context.engine.generation, prepared, current_exchange())
     started = await running.started()
-    head = _Head(dialect, parsed, prepared, started.backend)
+    head = _Head(dialect, parsed, prepared, started.backend, context.settings.REPORT_CHUNKS == "separate")
     out_headers = _headers(context, head, unused)
     if parsed.stream:
         first = {**out_headers, **headers.steering_headers(prepared, started.rung), **sse.HEADERS}
@@ -108,12 +108,17 @@ async def answer(context: ServerContext, dialect: Dialect) -> Response:
 
 @dataclass(frozen=True)
 class _Head:
-    """What every part of one answer shares."""
+    """What every part of one answer shares.
+
+    Attributes:
+        separate_reports: A stream's reports come in chunks of their own, not on the last chunk that has a choice.
+    """
 
     dialect: Dialect
     parsed: Parsed
     prepared: PreparedRequest
     backend: str
+    separate_reports: bool
     id: str = field(init=False)
     created: int = field(default_factory=lambda: int(time.time()))
 
@@ -287,9 +292,11 @@ async def _stream(head: _Head, running: Running) -> AsyncIterator[bytes]:
 
 
 async def _frames(head: _Head, running: Running) -> AsyncIterator[bytes]:
-    """Opening, pieces, closings, usage, activations and the steering report, in the contract's order.
+    """Opening, pieces, closings, reports and usage, in the contract's order.
 
-    A delta that shows nothing gives an empty frame, so that frames held back before it are sent all the same.
+    The reports (activations, then what steered) ride on the last closing: clients take every chunk to have a choice,
+    but for the one with the usage they asked for. A delta that shows nothing gives an empty frame, so that frames held
+    back before it are sent all the same.
     """
     for index in range(head.choices):
         if (opening := head.dialect.opening(index)) is not None:
@@ -312,18 +319,23 @@ async def _frames(head: _Head, running: Running) -> AsyncIterator[bytes]:
             if open_choices:
                 yield head.chunk(head.dialect.closing(delta.index, delta.reason.value))
             else:
-                # Usage rides on the last closing chunk and comes with the next delta.
+                # Usage and reports ride on the last closing chunk and come with the next delta.
                 last = delta
                 yield b""
     include = head.parsed.include_usage
+    reports: dict[str, Any] = {}
+    if delta.activations is not None:
+        reports["millm"] = millm_json(delta.activations)
+    reports["millm_steering"] = delta.steering.text()
     if last is not None:
         closing = head.dialect.closing(last.index, last.reason.value)
-        yield head.chunk(closing, delta.usage if include is None else None)
+        riding = {} if head.separate_reports else reports
+        yield head.chunk(closing, delta.usage if include is None else None, **riding)
     if include:
         yield head.chunk(None, delta.usage)
-    if delta.activations is not None:
-        yield head.chunk(None, millm=millm_json(delta.activations))
-    yield head.chunk(None, millm_steering=delta.steering.text())
+    if head.separate_reports:
+        for name, report in reports.items():
+            yield head.chunk(None, **{name: report})
 
 
 def _pieces(head: _Head, delta: TextDelta, pieces: list[Piece], written: int) -> bytes:

@@ -50,6 +50,7 @@ EXPECTED: dict[str, tuple[int, str, str | None]] = {
     "queue_full": (503, "server_error", "5"),
     "request_cancelled": (503, "server_error", "5"),
     "server_stopping": (503, "server_error", "10"),
+    "too_many_event_sockets": (503, "server_error", "5"),
     "server_error": (500, "server_error", None),
     "generation_error": (500, "server_error", None),
     "non_finite_logits": (500, "server_error", None),
