@@ -30,6 +30,9 @@ _WORDING = {
 """Our words where pydantic's speak of Python."""
 
 BODY_TIMEOUT_S = 300.0
+LARGE_BODY_BYTES = 256 * 1024
+"""Above this a body is checked off the loop: megabytes of JSON take seconds, and every stream would stand still."""
+
 LINGER_S = 5.0
 """How long a refused upload is read to its end, so that the client gets to read the refusal."""
 

@@ -8,6 +8,7 @@ BOS where its tokenizer has a use for one, whatever the template does; and a con
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from engine.errors import InvalidParameter, NoChatTemplate
 from engine.generation.request import ChatInput, TextInput
-from engine.models.tokenizer import TemplateRaised
+from engine.models.templates.chat import TemplateBroken, TemplateCostly, TemplateRaised
 
 if TYPE_CHECKING:
     from engine.models.backend import Tokenizer
@@ -57,12 +58,14 @@ def prepare_chat(tokenizer: Tokenizer, chat: ChatInput) -> tuple[PreparedPrompt,
 
     Raises:
         InvalidParameter: ``messages``: none to answer, not Unicode, or refused by the template even after folding.
-            ``chat_template_kwargs.NAME``: a name that is not a variable but steers the renderer.
+            ``model``: its template can write no conversation. ``chat_template_kwargs.NAME``: a name that is not a
+            variable but steers the renderer.
         NoChatTemplate: Template variables for a model without a template.
     """
     turns = _turns(chat)
     continued = turns[-1]["role"] == "assistant"
     variables = chat.template_kwargs if tokenizer.takes_variables else {}
+    _check_unicode(json.dumps(variables, ensure_ascii=False, default=str), "chat_template_kwargs")
     if not tokenizer.has_chat_template:
         if variables:
             raise NoChatTemplate(
@@ -74,6 +77,8 @@ def prepare_chat(tokenizer: Tokenizer, chat: ChatInput) -> tuple[PreparedPrompt,
     else:
         _check_variables(variables)
         text, notes = _rendered(tokenizer, turns, continued, variables)
+        if tokenizer.template_note is not None:
+            notes.append(tokenizer.template_note)
         unread = unread_variables(tokenizer, variables)
         if unread:
             notes.append(f"The chat template does not read {_listed(unread)}.")
@@ -182,15 +187,25 @@ def _rendered(
         return _attempt(tokenizer, turns, continued, variables)
     except TemplateRaised as error:
         refusal = error  # these words, about the conversation as it was sent, say most
-    try:
-        text, notes = _attempt(tokenizer, _merged(_system_moved(turns)), continued, variables)
-    except TemplateRaised:
+    if not isinstance(refusal, TemplateCostly | TemplateBroken):
+        try:
+            text, notes = _attempt(tokenizer, _merged(_system_moved(turns)), continued, variables)
+        except TemplateRaised:
+            pass
+        else:
+            return text, [NOTE_FOLDED, *notes]
+    if tokenizer.template_fault() is not None:
+        # Blaming the conversation would send the person looking where nothing can be found.
         raise InvalidParameter(
-            f"The model's chat template refused the conversation: {refusal}",
-            param="messages",
-            remedy="Change the roles or their order as the template asks.",
+            f"The model's chat template refused the conversation, as it does every other: {refusal}",
+            param="model",
+            remedy="Correct the template in the model's files, or send the prompt as plain text (/v1/completions).",
         ) from refusal
-    return text, [NOTE_FOLDED, *notes]
+    raise InvalidParameter(
+        f"The model's chat template refused the conversation: {refusal}",
+        param="messages",
+        remedy="Change the roles or their order as the template asks.",
+    ) from refusal
 
 
 def _attempt(
@@ -202,6 +217,8 @@ def _attempt(
     partial = turns[-1]["content"]
     try:
         text = tokenizer.render_chat(turns, add_generation_prompt=False, continue_final=True, kwargs=variables)
+    except (TemplateCostly, TemplateBroken):
+        raise
     except TemplateRaised:
         if len(turns) == 1:
             raise

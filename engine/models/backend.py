@@ -138,6 +138,8 @@ class Tokenizer(Protocol):
     exact_bytes: bool
     prepended_ids: tuple[int, ...]
     appended_ids: tuple[int, ...]
+    template_note: str | None
+    """What there is to say about the choice of the chat template."""
     takes_variables: bool
     """Whether a request may set variables of the chat template; where not, they are left out and reported."""
 
@@ -171,6 +173,10 @@ class Tokenizer(Protocol):
         kwargs: Mapping[str, object],
     ) -> str:
         """The conversation as the model's template writes it. Raises ``TemplateRaised``."""
+        ...
+
+    def template_fault(self) -> str | None:
+        """Why the chat template can write no conversation at all; None where it can, or there is none."""
         ...
 
     def template_variables(self) -> frozenset[str] | None:

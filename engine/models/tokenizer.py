@@ -11,20 +11,16 @@ import json
 import re
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from engine.errors import CheckpointInvalid
+from engine.models.templates.chat import ChatTemplate, TemplateRaised, chosen
 
 _METASPACE = "▁"
 _BYTE_TOKEN = re.compile("<0x([0-9A-Fa-f]{2})>")
 _PROBE = "Well, naïve 東京 🙂 — a  b\n\n  c\td"
 """Text with accents, CJK, an emoji, a dash and runs of white space: what a wrong byte mapping would garble."""
-
-
-class TemplateRaised(Exception):
-    """The chat template could not be rendered; the text is the template's own words."""
 
 
 class Tokenizer:
@@ -72,6 +68,8 @@ class Tokenizer:
         if not self.exact_bytes:
             self._style = None
             self._bytes.clear()
+        source, self.template_note = chosen(inner.chat_template)
+        self._template = None if source is None else ChatTemplate(source, _special_names(inner))
         self.prepended_ids, self.appended_ids = self._added_around()
         """What ``encode(…, add_special_tokens=True)`` puts before a text (a BOS) and after it (in some, an EOS)."""
 
@@ -179,7 +177,7 @@ class Tokenizer:
     @property
     def has_chat_template(self) -> bool:
         """Whether the checkpoint came with a chat template."""
-        return bool(self._inner.chat_template)
+        return self._template is not None
 
     def render_chat(
         self,
@@ -189,7 +187,7 @@ class Tokenizer:
         continue_final: bool,
         kwargs: Mapping[str, object],
     ) -> str:
-        """The conversation as the model's own template writes it, in transformers' Jinja sandbox.
+        """The conversation as the model's own template writes it, with everything that was said in it.
 
         Args:
             messages: ``role`` and ``content`` of each turn; nothing else reaches the template.
@@ -198,38 +196,26 @@ class Tokenizer:
             kwargs: Variables for the template.
 
         Raises:
-            TemplateRaised: There is no template, or it refused these messages or variables.
+            TemplateRaised: There is no template, it refused these messages or variables, left out something, took too
+                much, or works for no conversation.
         """
-        turns = [{"role": m["role"], "content": m["content"]} for m in messages]
-        try:
-            with self._encode_lock:
-                text = self._inner.apply_chat_template(
-                    turns,
-                    tokenize=False,
-                    add_generation_prompt=add_generation_prompt,
-                    continue_final_message=continue_final,
-                    **kwargs,
-                )
-        except Exception as error:  # a template is a program: whatever it raises is its refusal
-            raise TemplateRaised(" ".join(str(error).split())[:500] or type(error).__name__) from error
-        return str(text)
+        if self._template is None:
+            raise TemplateRaised("The model has no chat template.")
+        return self._template.render(
+            messages, add_generation_prompt=add_generation_prompt, continue_final=continue_final, kwargs=kwargs
+        )
+
+    def template_fault(self) -> str | None:
+        """Why the chat template can write no conversation at all; None where it can, or there is none."""
+        return None if self._template is None else self._template.fault()
 
     def template_variables(self) -> frozenset[str] | None:
         """Names the chat template reads from outside; None where that cannot be told."""
-        return self._template_variables
+        return None if self._template is None else self._template.variables()
 
-    @cached_property
-    def _template_variables(self) -> frozenset[str] | None:
-        # The template never changes, and requests that carry variables ask more than once each.
-        import jinja2
-        from jinja2 import meta
 
-        try:
-            template = self._inner.get_chat_template()
-            tree = jinja2.Environment(extensions=["jinja2.ext.loopcontrols"]).parse(template)
-        except (ValueError, jinja2.TemplateSyntaxError):
-            return None  # several templates and no default one, or tags only transformers knows
-        return frozenset(meta.find_undeclared_variables(tree))
+def _special_names(inner: Any) -> dict[str, str]:
+    return {name: str(token) for name, token in inner.special_tokens_map.items() if not isinstance(token, list)}
 
 
 def _unreadable(folder: Path, error: Exception | None) -> CheckpointInvalid:
