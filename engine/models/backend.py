@@ -148,8 +148,14 @@ class Tokenizer(Protocol):
         """Whether the model came with a chat template."""
         ...
 
-    def encode(self, text: str, add_special_tokens: bool) -> list[int]:
-        """The token ids of ``text``. Raises ValueError for text that is not Unicode."""
+    def encode(self, text: str, add_special_tokens: bool, most: int | None = None) -> list[int]:
+        """The token ids of ``text``. Raises ValueError for text that is not Unicode, ``TextTooLong`` for certainly more
+        than ``most``.
+        """
+        ...
+
+    def at_least(self, text: str) -> int:
+        """How many tokens ``text`` has at least, told by its length; 0 where that cannot be told."""
         ...
 
     def decode(self, ids: Sequence[int], skip_special: bool = True) -> str:

@@ -9,6 +9,7 @@ import ctypes
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from engine.models.lengths import at_least, check_length
 from engine.models.llamacpp.binding import library
 from engine.models.llamacpp.model import LlamaModel
 from engine.models.templates.chat import ChatTemplate, TemplateRaised
@@ -56,20 +57,30 @@ class GgufTokenizer:
         self.hidden_ids: frozenset[int] = self.special_ids | self.eos_ids
         source = model.chat_template
         self._template = ChatTemplate(source, self._named) if source else None
+        # The others normalise: a text may become shorter before it is split.
+        keeps_all = llama.llama_vocab_type(vocab) in (llama.LLAMA_VOCAB_TYPE_SPM, llama.LLAMA_VOCAB_TYPE_BPE)
+        self._longest = max(map(len, self._pieces), default=1) if keeps_all else None
         self.prepended_ids, self.appended_ids = self._added_around()
 
     # --- text to tokens -----------------------------------------------------------------------------------------------
 
-    def encode(self, text: str, add_special_tokens: bool) -> list[int]:
+    def encode(self, text: str, add_special_tokens: bool, most: int | None = None) -> list[int]:
         """The token ids of ``text``, all of them. Marker tokens written in the text become those tokens.
 
-        Raises ValueError for half of a surrogate pair, :class:`ModelBusy` when the model has been unloaded.
+        Raises ValueError for half of a surrogate pair, :class:`ModelBusy` when the model has been unloaded,
+        :class:`TextTooLong` for certainly more than ``most``, told without making tokens of a long text.
         """
         try:
             data = text.encode("utf-8")
         except UnicodeEncodeError as error:
             raise ValueError("The text holds half of a surrogate pair.") from error
+        if most is not None:
+            check_length(text, most, self.at_least, lambda piece: len(self.encode_bytes(piece.encode())))
         return self.encode_bytes(data, add_special_tokens)
+
+    def at_least(self, text: str) -> int:
+        """How many tokens ``text`` has at least, told by its length; 0 where that cannot be told."""
+        return at_least(text, self._longest)
 
     def encode_bytes(self, data: bytes, add_special_tokens: bool = False) -> list[int]:
         """As :meth:`encode`, for UTF-8."""
