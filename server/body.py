@@ -33,6 +33,9 @@ _NOTHING_RECEIVED = ("missing", "extra_forbidden")
 """Complaints about the field itself, whose value is none or the object around it."""
 
 BODY_TIMEOUT_S = 300.0
+LARGE_BODY_BYTES = 256 * 1024
+"""Above this a body is checked off the loop: megabytes of JSON take seconds, and every stream would stand still."""
+
 REST_S = 0.2
 """How long the rest of a body nobody reads may take, so that its client can use the connection again. After that the
 answer ends the connection (see ``connections.py``)."""

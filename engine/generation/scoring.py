@@ -219,12 +219,13 @@ def rank(logits: Tensor, allowed: Sequence[int] | None, k: int, temperature: flo
 
 
 def prepare_input(
-    tokenizer: Tokenizer, request: ScoringRequest, model_name: str, place: int
+    tokenizer: Tokenizer, request: ScoringRequest, model_name: str, place: int, most: int | None = None
 ) -> tuple[PreparedPrompt, tuple[str, ...]]:
     """Prompt number ``place`` of ``request`` as tokens, and notes on what was changed to make it work.
 
     Raises :class:`InvalidScoringRequest` for a prompt without tokens, :class:`NoChatTemplate`, and
-    :class:`InvalidParameter` for text that is not Unicode or messages the template refuses.
+    :class:`InvalidParameter` for text that is not Unicode or messages the template refuses, :class:`TextTooLong` for
+    certainly more than ``most`` tokens.
     """
     if not isinstance(request.input, TextInput):
         if not tokenizer.has_chat_template:
@@ -233,11 +234,11 @@ def prepare_input(
                 param="model",
                 remedy="Score the text with /v1/completions, or use a model that has a chat template.",
             )
-        prompt, notes, _ = prepare_chat(tokenizer, request.input[place])
+        prompt, notes, _ = prepare_chat(tokenizer, request.input[place], most)
         return prompt, notes
     text = request.input.prompts[place]
     try:
-        (prompt,) = prepare_text(tokenizer, TextInput((text,), request.input.add_special_tokens))
+        (prompt,) = prepare_text(tokenizer, TextInput((text,), request.input.add_special_tokens), most)
     except InvalidParameter as error:
         if not _is_unicode(text):
             raise

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from engine.config import EngineSettings
 from engine.errors import ContextLengthExceeded, InvalidParameter, MillmError, ModelBusy, ModelNotLoaded
@@ -18,12 +18,18 @@ from engine.generation.embeddings import (
     Embedding,
     EmbeddingRequest,
     PreparedEmbeddings,
-    check_lengths,
     tokenize,
 )
 from engine.generation.lane import PreparedRequest, RequestHandle
 from engine.generation.observers import RequestObservers, Work
-from engine.generation.prompts import GENERIC_TURN_END, PreparedPrompt, prepare_chat, prepare_text, unread_variables
+from engine.generation.prompts import (
+    GENERIC_TURN_END,
+    PreparedPrompt,
+    PromptTooLong,
+    prepare_chat,
+    prepare_text,
+    unread_variables,
+)
 from engine.generation.queue_stats import QueueStats
 from engine.generation.reading import Reading, numbered
 from engine.generation.request import ChatInput, Delta, GenerationRequest, TextInput
@@ -40,6 +46,7 @@ from engine.generation.scoring import (
 from engine.generation.worker import EngineThread
 from engine.library.repositories.profiles import ProfileRepository
 from engine.library.repositories.saes import SaeRepository
+from engine.models.lengths import TextTooLong
 from engine.models.shelf import LoadedModel, ModelShelf
 from engine.monitor.activation_spec import CaptureLimits, require_one_answer
 from engine.monitor.capture import CapturePlan
@@ -47,9 +54,6 @@ from engine.monitor.capture import resolve as resolve_capture
 from engine.steering.desk import SteeringDesk
 from engine.steering.resolve import ResolvedSteering, resolve
 from engine.steering.stored import StoredProfile, dial_bounds, read_stored
-
-if TYPE_CHECKING:
-    from engine.models.backend import Tokenizer
 
 __all__ = ["GenerationService", "PreparedPrompt", "PreparedRequest", "QueueStats", "RequestHandle"]
 
@@ -109,10 +113,13 @@ class GenerationService:
         own_stops: tuple[str, ...] = ()
         unread: tuple[str, ...] = ()
         if isinstance(request.input, TextInput):
-            prompts = prepare_text(tokenizer, request.input)
+            try:
+                prompts = prepare_text(tokenizer, request.input, loaded.info.context_length)
+            except PromptTooLong as error:
+                raise self._too_long(request, loaded, error.tokens, error.place, at_least=True) from error
             continues = (True,) * len(prompts)
         else:
-            prompts, notes, continues = self._conversations(tokenizer, request)
+            prompts, notes, continues = self._conversations(loaded, request)
             unread = unread_variables(tokenizer, _conversations_of(request.input)[0].template_kwargs)
             own_stops = () if tokenizer.has_chat_template else (GENERIC_TURN_END,)
         caps = self._caps(request, loaded, prompts)
@@ -144,9 +151,8 @@ class GenerationService:
             constraint,
         )
 
-    @staticmethod
     def _conversations(
-        tokenizer: Tokenizer, request: GenerationRequest
+        self, loaded: LoadedModel, request: GenerationRequest
     ) -> tuple[list[PreparedPrompt], tuple[str, ...], tuple[bool, ...]]:
         """Each conversation's prompt, notes on all of them, and which are continued. One that fails fails all."""
         assert not isinstance(request.input, TextInput)
@@ -155,7 +161,10 @@ class GenerationService:
         continues: list[bool] = []
         for place, chat in enumerate(_conversations_of(request.input)):
             try:
-                prompt, more, continued = prepare_chat(tokenizer, chat)
+                try:
+                    prompt, more, continued = prepare_chat(loaded.backend.tokenizer, chat, loaded.info.context_length)
+                except TextTooLong as error:
+                    raise self._too_long(request, loaded, error.tokens, 0, at_least=True) from error
             except MillmError as error:
                 raise numbered(error, request.label, place) from error
             prompts.append(prompt)
@@ -199,8 +208,7 @@ class GenerationService:
         notes: list[str] = []
         for place in range(count):
             try:
-                prompt, more = prepare_input(loaded.backend.tokenizer, request, loaded.record.name, place)
-                self._check_window(loaded, prompt)
+                prompt, more = self._scored_prompt(request, loaded, place)
             except MillmError as error:
                 raise numbered(error, request.label if count > 1 else None, place) from error
             prompts.append(prompt)
@@ -234,8 +242,8 @@ class GenerationService:
         """
         request.check_count(self._settings.EMBEDDINGS_MAX_INPUTS)
         loaded = self._resident(request.model)
-        token_ids = tokenize(loaded.backend.tokenizer, request, loaded.info.vocab_size)
-        check_lengths(request, token_ids, loaded.info.context_length, loaded.record.name)
+        window = loaded.info.context_length
+        token_ids = tokenize(loaded.backend.tokenizer, request, loaded.info.vocab_size, window, loaded.record.name)
         return PreparedEmbeddings(request, loaded, token_ids)
 
     def embed(self, prepared: PreparedEmbeddings) -> Future[Embedded]:
@@ -248,15 +256,25 @@ class GenerationService:
         self.observers.watch_reading(reading.future, work)
         return reading.future
 
-    def _check_window(self, loaded: LoadedModel, prompt: PreparedPrompt) -> None:
-        window, length = loaded.info.context_length, len(prompt.token_ids)
-        if length + 1 > window:
-            raise ContextLengthExceeded(
-                f"The prompt has {length} tokens and max_tokens asks for 1; the context window of "
-                f"{loaded.record.name!r} is {window} tokens.",
-                details={"context_length": window, "prompt_tokens": length, "max_tokens": 1},
-                remedy="Shorten the prompt.",
-            )
+    @staticmethod
+    def _scored_prompt(
+        request: ScoringRequest, loaded: LoadedModel, place: int
+    ) -> tuple[PreparedPrompt, tuple[str, ...]]:
+        window, at_least = loaded.info.context_length, ""
+        try:
+            prompt, notes = prepare_input(loaded.backend.tokenizer, request, loaded.record.name, place, window)
+        except TextTooLong as error:
+            length, at_least = error.tokens, "at least "
+        else:
+            length = len(prompt.token_ids)
+            if length + 1 <= window:
+                return prompt, notes
+        raise ContextLengthExceeded(
+            f"The prompt has {at_least}{length} tokens and max_tokens asks for 1; the context window of "
+            f"{loaded.record.name!r} is {window} tokens.",
+            details={"context_length": window, "prompt_tokens": length, "max_tokens": 1},
+            remedy="Shorten the prompt.",
+        )
 
     # --- the queue --------------------------------------------------------------------------------------------------
 
@@ -325,19 +343,27 @@ class GenerationService:
                 raise numbered(error, label, place) from error
         return tuple(caps)
 
+    @staticmethod
+    def _too_long(
+        request: GenerationRequest, loaded: LoadedModel, length: int, place: int, *, at_least: bool = False
+    ) -> ContextLengthExceeded:
+        window, asked = loaded.info.context_length, request.max_tokens
+        which = f"Prompt {place}" if request.label == "prompt" else "The prompt"
+        tail = f" and max_tokens asks for {asked}" if asked is not None else ""
+        has = f"has at least {length}" if at_least else f"has {length}"
+        return ContextLengthExceeded(
+            f"{which} {has} tokens{tail}; the context window of {loaded.record.name!r} is {window} tokens.",
+            details={"context_length": window, "prompt_tokens": length, "max_tokens": asked},
+            remedy="Shorten the prompt or ask for fewer tokens.",
+        )
+
     def _cap(self, request: GenerationRequest, loaded: LoadedModel, prompts: list[PreparedPrompt], place: int) -> int:
         window = loaded.info.context_length
         length = len(prompts[place].token_ids)
         asked = request.max_tokens
         cap = asked if asked is not None else min(window - length, self._settings.DEFAULT_MAX_TOKENS)
-        which = f"Prompt {place}" if request.label == "prompt" else "The prompt"
         if length + max(cap, 1) > window:
-            tail = f" and max_tokens asks for {asked}" if asked is not None else ""
-            raise ContextLengthExceeded(
-                f"{which} has {length} tokens{tail}; the context window of {loaded.record.name!r} is {window} tokens.",
-                details={"context_length": window, "prompt_tokens": length, "max_tokens": asked},
-                remedy="Shorten the prompt or ask for fewer tokens.",
-            )
+            raise self._too_long(request, loaded, length, place)
         if request.sampling.min_tokens > cap:
             raise InvalidParameter(
                 f"Invalid value for 'min_tokens': {request.sampling.min_tokens} is above the cap of {cap} tokens.",

@@ -138,6 +138,8 @@ class Tokenizer(Protocol):
     exact_bytes: bool
     prepended_ids: tuple[int, ...]
     appended_ids: tuple[int, ...]
+    template_note: str | None
+    """What there is to say about the choice of the chat template."""
     takes_variables: bool
     """Whether a request may set variables of the chat template; where not, they are left out and reported."""
 
@@ -146,8 +148,14 @@ class Tokenizer(Protocol):
         """Whether the model came with a chat template."""
         ...
 
-    def encode(self, text: str, add_special_tokens: bool) -> list[int]:
-        """The token ids of ``text``. Raises ValueError for text that is not Unicode."""
+    def encode(self, text: str, add_special_tokens: bool, most: int | None = None) -> list[int]:
+        """The token ids of ``text``. Raises ValueError for text that is not Unicode, ``TextTooLong`` for certainly more
+        than ``most``.
+        """
+        ...
+
+    def at_least(self, text: str) -> int:
+        """How many tokens ``text`` has at least, told by its length; 0 where that cannot be told."""
         ...
 
     def decode(self, ids: Sequence[int], skip_special: bool = True) -> str:
@@ -171,6 +179,10 @@ class Tokenizer(Protocol):
         kwargs: Mapping[str, object],
     ) -> str:
         """The conversation as the model's template writes it. Raises ``TemplateRaised``."""
+        ...
+
+    def template_fault(self) -> str | None:
+        """Why the chat template can write no conversation at all; None where it can, or there is none."""
         ...
 
     def template_variables(self) -> frozenset[str] | None:

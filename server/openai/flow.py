@@ -30,7 +30,7 @@ from engine.generation.response_format import ResponseFormat
 from engine.generation.service import PreparedRequest
 from engine.generation.text.reasoning import Piece, ReasoningSplitter, prompt_opens_reasoning
 from server import headers, sse
-from server.body import parse_object, read_body, refuse_non_json_numbers
+from server.body import LARGE_BODY_BYTES, parse_object, read_body, refuse_non_json_numbers
 from server.context import ServerContext
 from server.errors import GENERIC_MESSAGE, stream_error_event
 from server.exchanges import current_exchange
@@ -54,10 +54,6 @@ GENERATION = "generation"
 """The mode of an answer that is written; see ``scoring`` for the other."""
 
 
-LARGE_BODY_BYTES = 256 * 1024
-"""A body from which on it is read off the loop."""
-
-
 def _read(dialect: Dialect, raw: bytes) -> tuple[dict[str, Any], Parsed]:
     """The body as an object and as what it asks for."""
     body = parse_object(raw)
@@ -71,7 +67,7 @@ async def answer(context: ServerContext, dialect: Dialect) -> Response:
     raw = await read_body(request, context.settings.MAX_BODY_BYTES)
     if len(raw) > LARGE_BODY_BYTES:
         # Megabytes of JSON take seconds to check, and every other stream would stand still meanwhile.
-        body, parsed = await context.quick(lambda: _read(dialect, raw))
+        body, parsed = await context.prepare(lambda: _read(dialect, raw))
     else:
         body, parsed = _read(dialect, raw)
     record = await context.quick(lambda: context.engine.shelf.resolve(parsed.generation.model))
@@ -169,7 +165,7 @@ async def _prepare(context: ServerContext, generation: GenerationRequest) -> Pre
     async def prepare() -> PreparedRequest:
         if generation.response_format is not None:
             await _compile(context, generation.model, generation.response_format)
-        return await context.quick(lambda: service.prepare(generation))
+        return await context.prepare(lambda: service.prepare(generation))
 
     return await on_resident(context, generation.model, prepare)
 

@@ -39,7 +39,7 @@ async def answer(
     wanted = replace(asked, model=record.name)
 
     async def prepare() -> PreparedScoring:
-        return await context.quick(lambda: service.prepare_scoring(wanted))
+        return await context.prepare(lambda: service.prepare_scoring(wanted))
 
     prepared = await on_resident(context, record.name, prepare)
     scored = await result_of(service.score(prepared))

@@ -207,7 +207,7 @@ class FeaturesPage(QWidget):
     def _pick_file(self) -> None:
         dialog = QFileDialog(self, "Choose a file of labels")
         dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
-        dialog.setNameFilters(["Labels (*.csv *.json *.jsonl *.ndjson *.gz)", "All files (*)"])
+        dialog.setNameFilters(["Labels (*.csv *.tsv *.json *.jsonl *.ndjson *.gz)", "All files (*)"])
         dialog.fileSelected.connect(lambda name: self.import_labels(Path(name)))
         dialog.finished.connect(dialog.deleteLater)
         self.file_dialog = dialog

@@ -290,7 +290,7 @@ class SaesPage(ShelfPage):
         """Ask for a file with labels of an SAE's features."""
         self._pick_file(
             f"Choose the labels of {sae_id}",
-            ["Labels (*.json *.jsonl *.csv *.gz)"],
+            ["Labels (*.json *.jsonl *.csv *.tsv *.gz)"],
             lambda name: self.import_labels(sae_id, name),
         )
 

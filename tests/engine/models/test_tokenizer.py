@@ -163,16 +163,19 @@ def test_template_rendering_and_its_refusals() -> None:
 
 
 def test_a_template_sees_role_and_content_only() -> None:
-    tokenizer = byte_level(chat_template="{% for m in messages %}{{ m.keys() | sort | join(' ') }}{% endfor %}")
+    tokenizer = byte_level(
+        chat_template="{% for m in messages %}{{ m.keys() | sort | join(' ') }} {{ m.content }}{% endfor %}"
+    )
     turns = [{"role": "user", "content": "x", "name": "ann", "tool_call_id": "7"}]
-    assert tokenizer.render_chat(turns, add_generation_prompt=True, continue_final=False, kwargs={}) == "content role"
+    assert tokenizer.render_chat(turns, add_generation_prompt=True, continue_final=False, kwargs={}) == "content role x"
 
 
 def test_variables_a_template_reads() -> None:
     tokenizer = byte_level(chat_template="{% if enable_thinking %}{{ bos_token }}{% endif %}{{ messages }}")
     assert tokenizer.template_variables() == {"enable_thinking", "bos_token", "messages"}
     tracked = byte_level(chat_template="{% generation %}{{ messages }}{% endgeneration %}")
-    assert tracked.template_variables() is None
+    assert tracked.template_variables() == {"messages"}
+    assert byte_level(chat_template="{% for %}").template_variables() is None
 
 
 def test_eight_threads_share_one_tokenizer() -> None:
