@@ -4,7 +4,7 @@ figures.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, TypeVar
@@ -121,6 +121,8 @@ class GenerationService:
             or request.activations is not None
             or not loaded.backend.capabilities.batching
             or not self._settings.ENABLE_CONTINUOUS_BATCHING
+            # Sides of a comparison are written in one pass or, with no lane for the other, each in passes of its own.
+            or (request.noise_seed is not None and self._settings.MAX_LANES == 1)
         )
         steering = self._steering(request)
         capture = self._capture(request, prompts, caps)
@@ -179,6 +181,13 @@ class GenerationService:
         """
         self._check_resident(prepared.loaded)
         return self._scheduler.submit(prepared, self.observers.watch(sink), self._thread.wake)
+
+    def submit_together(self, asked: Sequence[tuple[PreparedRequest, Callable[[Delta], None]]]) -> list[RequestHandle]:
+        """Queue requests that are compared with each other, all or none; as :meth:`submit` for each."""
+        for prepared, _sink in asked:
+            self._check_resident(prepared.loaded)
+        watched = [(prepared, self.observers.watch(sink)) for prepared, sink in asked]
+        return self._scheduler.submit_all(watched, self._thread.wake)
 
     # --- scoring and embeddings -------------------------------------------------------------------------------------
 

@@ -104,7 +104,9 @@ def build_plan(
     for each in sorted(kept, key=lambda one: (one.layer, one.sae_id)):
         delta = places[each.sae_id, each.layer].delta(each.values).to(stream.device)
         sums[each.layer] = sums[each.layer] + delta if each.layer in sums else delta
-    deltas = {layer: total.to(stream.dtype) for layer, total in sums.items()}
+    cast = {layer: total.to(stream.dtype) for layer, total in sums.items()}
+    # Strengths that cancel out, or are too small for the format, add nothing: that is the empty plan's pass.
+    deltas = {layer: delta for layer, delta in cast.items() if bool((delta != 0).any())}
     for layer, delta in deltas.items():
         if not bool(torch.isfinite(delta).all()):
             raise SteeringInvalid(
@@ -112,6 +114,8 @@ def build_plan(
                 f"({str(stream.dtype).removeprefix('torch.')}).",
                 remedy="Lower the strengths, or load the model with DTYPE=float32.",
             )
+    if not deltas:
+        return SteeringPlan(kept, report=report, rung=rung, version=version)
     digest = plan_digest(
         {layer: _raw(delta) for layer, delta in deltas.items()},
         position_rule=stream.position_rule,
