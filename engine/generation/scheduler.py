@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from engine.config import EngineSettings
 from engine.errors import GenerationFailed, InsufficientMemory, MillmError, ModelBusy, RequestCancelled
 from engine.generation.admission import Admission
+from engine.generation.apart import decode_apart
 from engine.generation.comparing import Comparing
 from engine.generation.errors import as_failure
 from engine.generation.lane import Lane, PreparedRequest, PromptPast, RequestHandle, RunningRequest
@@ -358,7 +359,7 @@ class Scheduler:
 
         backend = self._require_backend()
         assert self._batch is not None
-        lanes = list(self._rows)
+        lanes, lengths = list(self._rows), list(self._batch.lengths)
         try:
             work = self._passes.batch(lanes)
             logits = backend.decode(self._batch, [lane.next_token for lane in lanes], work)
@@ -373,15 +374,30 @@ class Scheduler:
                 self._fail_lane(lanes[row], error)
             return
         except Exception as error:
-            # The rows' KV can no longer be trusted to match their tokens: every lane of the batch ends.
-            self._batch = None
-            self._rows.clear()
-            for lane in lanes:
-                self._fail(lane.running, error)
+            self._decode_row_by_row(lanes, lengths, error)
             return
         rows = self._comparing.rows_read(lanes)
         for row, lane in zip(rows, lanes, strict=True):
             self._take(lane, logits[row], best.get(row))
+
+    def _decode_row_by_row(self, lanes: list[Lane], lengths: list[int], error: Exception) -> None:
+        """A pass over ``lanes`` has failed, at rows of ``lengths`` tokens: one row's fault is not the others' end."""
+        backend, batch = self._require_backend(), self._batch
+        assert batch is not None
+        self._batch = None
+        self._rows.clear()
+        if len(lanes) == 1:
+            self._fail_lane(lanes[0], error)
+            return
+        self._give_way(error)
+        apart = decode_apart(backend, batch, lanes, lengths, self._passes, error)
+        self._batch = apart.batch
+        self._rows.extend(apart.logits)
+        for lane, its_own in apart.errors.items():
+            self._fail_lane(lane, its_own)
+        for row, lane in zip(self._comparing.rows_read(lanes), lanes, strict=True):
+            if lane in apart.logits:
+                self._take(lane, apart.logits.get(lanes[row], apart.logits[lane]), None)
 
     def _decode_solo(self, lane: Lane) -> None:
         backend = self._require_backend()

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from engine.config import EngineSettings
 from engine.errors import ContextLengthExceeded, InvalidParameter, MillmError, ModelBusy, ModelNotLoaded
@@ -21,9 +21,17 @@ from engine.generation.embeddings import (
     check_lengths,
     tokenize,
 )
+from engine.generation.errors import ResponseFormatUnsupported
 from engine.generation.lane import PreparedRequest, RequestHandle
 from engine.generation.observers import RequestObservers, Work
-from engine.generation.prompts import GENERIC_TURN_END, PreparedPrompt, prepare_chat, prepare_text, unread_variables
+from engine.generation.prompts import (
+    GENERIC_TURN_END,
+    PreparedPrompt,
+    check_readable,
+    prepare_chat,
+    prepare_text,
+    unread_variables,
+)
 from engine.generation.queue_stats import QueueStats
 from engine.generation.reading import Reading, numbered
 from engine.generation.request import ChatInput, Delta, GenerationRequest, TextInput
@@ -47,9 +55,6 @@ from engine.monitor.capture import resolve as resolve_capture
 from engine.steering.desk import SteeringDesk
 from engine.steering.resolve import ResolvedSteering, resolve
 from engine.steering.stored import StoredProfile, dial_bounds, read_stored
-
-if TYPE_CHECKING:
-    from engine.models.backend import Tokenizer
 
 __all__ = ["GenerationService", "PreparedPrompt", "PreparedRequest", "QueueStats", "RequestHandle"]
 
@@ -110,9 +115,14 @@ class GenerationService:
         unread: tuple[str, ...] = ()
         if isinstance(request.input, TextInput):
             prompts = prepare_text(tokenizer, request.input)
+            for place, each in enumerate(prompts):
+                try:
+                    check_readable(tokenizer, each.token_ids, loaded.info.readable_ids, "prompt")
+                except MillmError as error:
+                    raise numbered(error, request.label, place) from error
             continues = (True,) * len(prompts)
         else:
-            prompts, notes, continues = self._conversations(tokenizer, request)
+            prompts, notes, continues = self._conversations(loaded, request)
             unread = unread_variables(tokenizer, _conversations_of(request.input)[0].template_kwargs)
             own_stops = () if tokenizer.has_chat_template else (GENERIC_TURN_END,)
         caps = self._caps(request, loaded, prompts)
@@ -130,6 +140,12 @@ class GenerationService:
         if request.response_format is not None:
             # What was cut by a stop would look finished, and only the model itself may end a document.
             own_stops = ()
+            if not any(0 <= token < loaded.info.vocab_size for token in tokenizer.eos_ids):
+                raise ResponseFormatUnsupported(
+                    f"{loaded.record.name!r} cannot write an end token, so a document of it would never be complete.",
+                    param="response_format",
+                    remedy="Leave response_format out, or use a model whose weights know its end token.",
+                )
             constraint = self._constraints.get(tokenizer, request.response_format)
         return PreparedRequest(
             request,
@@ -148,16 +164,18 @@ class GenerationService:
 
     @staticmethod
     def _conversations(
-        tokenizer: Tokenizer, request: GenerationRequest
+        loaded: LoadedModel, request: GenerationRequest
     ) -> tuple[list[PreparedPrompt], tuple[str, ...], tuple[bool, ...]]:
         """Each conversation's prompt, notes on all of them, and which are continued. One that fails fails all."""
         assert not isinstance(request.input, TextInput)
+        tokenizer = loaded.backend.tokenizer
         prompts: list[PreparedPrompt] = []
         notes: dict[str, None] = {}
         continues: list[bool] = []
         for place, chat in enumerate(_conversations_of(request.input)):
             try:
                 prompt, more, continued = prepare_chat(tokenizer, chat)
+                check_readable(tokenizer, prompt.token_ids, loaded.info.readable_ids, "messages")
             except MillmError as error:
                 raise numbered(error, request.label, place) from error
             prompts.append(prompt)
@@ -209,6 +227,8 @@ class GenerationService:
         for place in range(count):
             try:
                 prompt, more = prepare_input(loaded.backend.tokenizer, request, loaded.record.name, place)
+                field = "prompt" if isinstance(request.input, TextInput) else "messages"
+                check_readable(loaded.backend.tokenizer, prompt.token_ids, loaded.info.readable_ids, field)
                 self._check_window(loaded, prompt)
             except MillmError as error:
                 raise numbered(error, request.label if count > 1 else None, place) from error
@@ -243,7 +263,7 @@ class GenerationService:
         """
         request.check_count(self._settings.EMBEDDINGS_MAX_INPUTS)
         loaded = self._resident(request.model)
-        token_ids = tokenize(loaded.backend.tokenizer, request, loaded.info.vocab_size)
+        token_ids = tokenize(loaded.backend.tokenizer, request, loaded.info.readable_ids)
         check_lengths(request, token_ids, loaded.info.context_length, loaded.record.name)
         return PreparedEmbeddings(request, loaded, token_ids)
 

@@ -19,7 +19,7 @@ from engine.actions.saes.measuring import fit_to
 from engine.actions.saes.rooms import Rooms
 from engine.actions.saes.weights import attach_dtype, load_weights, require_memory
 from engine.errors import ContextLengthExceeded, InvalidParameter, SaeNotAttached
-from engine.generation.prompts import prepare_chat, prepare_text
+from engine.generation.prompts import check_readable, prepare_chat, prepare_text
 from engine.generation.reading import Reading, ReadingFigures
 from engine.generation.request import ChatInput, TextInput
 from engine.models.shelf import LoadedModel
@@ -187,14 +187,16 @@ def token_ids_of(source: Source, loaded: LoadedModel, name: str = "text") -> tup
     tokenizer = loaded.backend.tokenizer
     if isinstance(source, ChatInput):
         ids = prepare_chat(tokenizer, source)[0].token_ids
+        check_readable(tokenizer, ids, loaded.info.readable_ids, "messages")
     elif isinstance(source, str):
         ids = _text_ids(tokenizer, source, name)
+        check_readable(tokenizer, ids, loaded.info.readable_ids, "text")
     else:
         ids = tuple(source)
-        outside = next((token for token in ids if not 0 <= token < loaded.info.vocab_size), None)
+        outside = next((token for token in ids if not 0 <= token < loaded.info.readable_ids), None)
         if outside is not None:
             raise InvalidParameter(
-                f"Token {outside} is outside the model's vocabulary of {loaded.info.vocab_size} tokens.",
+                f"Token {outside} is outside the model's vocabulary of {loaded.info.readable_ids} tokens.",
                 param="token_ids",
             )
     if not ids:
