@@ -381,12 +381,6 @@ def _submit(
 ) -> list[tuple[PreparedRequest, RequestHandle]]:
     """Prepare all, then queue all, so that they are read and written side by side; or none. For a background thread."""
     prepared = [engine.generation.prepare(request) for request in requests]
-    handles: list[RequestHandle] = []
-    try:
-        for one, pen in zip(prepared, pens, strict=True):
-            handles.append(engine.generation.submit(one, pen.inbox.put))
-    except MillmError:
-        for handle in handles:
-            handle.cancel()
-        raise
+    sinks = [pen.inbox.put for pen in pens]
+    handles = engine.generation.submit_together(list(zip(prepared, sinks, strict=True)))
     return list(zip(prepared, handles, strict=True))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from engine.errors import ContextLengthExceeded, InvalidParameter
 from engine.generation.errors import EmbeddingVectorInvalid
+from engine.generation.prompts import check_readable
 from engine.generation.reading import Reading, ReadingFigures
 from engine.generation.request import Usage
 from engine.models.lengths import TextTooLong
@@ -155,11 +156,11 @@ class Embedding(Reading[Embedded]):
 
 
 def tokenize(
-    tokenizer: Tokenizer, request: EmbeddingRequest, vocab_size: int, window: int, model_name: str
+    tokenizer: Tokenizer, request: EmbeddingRequest, readable: int, window: int, model_name: str
 ) -> tuple[tuple[int, ...], ...]:
     """The token ids of every text, whole, special tokens included; ids that were sent are taken as they are.
 
-    Raises :class:`InvalidParameter` for text that is not Unicode, text without a token, and unknown ids;
+    Raises :class:`InvalidParameter` for text that is not Unicode, text without a token, and unreadable ids;
     :class:`ContextLengthExceeded` naming up to 16 texts that are longer than ``window`` tokens.
     """
     found: list[tuple[int, ...]] = []
@@ -178,12 +179,13 @@ def tokenize(
                 ) from error
             if not ids:
                 raise _empty(request, place)
+            check_readable(tokenizer, ids, readable, name)
         else:
             ids = text
-            outside = next((token for token in ids if not 0 <= token < vocab_size), None)
+            outside = next((token for token in ids if not 0 <= token < readable), None)
             if outside is not None:
                 raise InvalidParameter(
-                    f"'{name}' holds token {outside}, which is outside the model's vocabulary of {vocab_size} tokens.",
+                    f"'{name}' holds token {outside}, which is outside the model's vocabulary of {readable} tokens.",
                     param=name,
                 )
         if len(ids) > window:

@@ -196,10 +196,13 @@ class RunningRequest:
 
     def need(self, prompt: int) -> KvNeed:
         """What a lane of ``prompt`` will hold at most. ``alone`` where it may share nothing with others: a seeded
-        request promises the same bytes whatever ran before; one that asks for activations has to read.
+        request promises the same bytes whatever ran before, and so does one side of a comparison that has its passes
+        to itself; one that asks for activations has to read.
         """
         prepared = self.prepared
-        alone = prepared.request.sampling.seed is not None or prepared.capture is not None
+        request = prepared.request
+        alone = request.sampling.seed is not None or prepared.capture is not None
+        alone = alone or (prepared.solo and request.noise_seed is not None)
         tokens = len(prepared.prompts[prompt].token_ids) + prepared.caps[prompt]
         return KvNeed(tokens, batched=not prepared.solo, alone=alone)
 
@@ -388,6 +391,8 @@ class Lane:
         self.written: list[int] = []
         self.read_under: str | None = ""
         """Digest of the plan of everything in the lane's KV; None once two plans have shared in it."""
+        self.follows: Lane | None = None
+        """The lane whose logits it chooses from while both add the same (:mod:`engine.generation.comparing`)."""
         self.count = 0
         self.cumulative_logprob = 0.0
 

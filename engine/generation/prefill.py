@@ -7,6 +7,7 @@ the end, as long as that pass is no larger than a chunk: the weights are then fe
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from engine.models.backend import Backend
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -65,9 +68,20 @@ class Prefill:
                 return self._read_together(group, backend)
             return self._read_chunk(first, backend)
         except Exception as error:
-            for lane in group:
-                self.discard(lane)
-            return [ReadPrompt(lane, None, error) for lane in group]
+            if len(group) > 1:
+                log.warning("reading %d prompts in one pass failed; each is read alone", len(group), exc_info=error)
+                return [done for lane in group for done in self._read_alone(lane, backend, live)]
+            self.discard(first)
+            return [ReadPrompt(first, None, error)]
+
+    def _read_alone(self, lane: Lane, backend: Backend, live: SteeringPlan) -> list[ReadPrompt]:
+        """Read the next chunk of a prompt from its beginning; what fails there is its own fault."""
+        lane.store, lane.fed = None, 0
+        try:
+            self._begin(lane, backend, live)
+            return self._read_chunk(lane, backend)
+        except Exception as error:
+            return [ReadPrompt(lane, None, error)]
 
     def _begin(self, lane: Lane, backend: Backend, live: SteeringPlan) -> None:
         if lane.store is None:
@@ -91,7 +105,10 @@ class Prefill:
             width = max(longest, len(lane.prompt_ids))
             if width * (len(found) + 2) > self._settings.PREFILL_CHUNK:
                 continue
-            self._begin(lane, backend, live)
+            try:
+                self._begin(lane, backend, live)
+            except Exception:
+                continue  # it is told when its turn comes
             if not self._may_be_read_together(lane, backend):
                 continue
             longest = width

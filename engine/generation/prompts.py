@@ -135,6 +135,22 @@ def prepare_text(tokenizer: Tokenizer, given: TextInput, most: int | None = None
     return prepared
 
 
+def check_readable(tokenizer: Tokenizer, token_ids: Sequence[int], readable: int, param: str) -> None:
+    """Raise :class:`InvalidParameter` for a token at or past ``readable``, the model's embedding's end.
+
+    A tokenizer may have been given tokens that the weights were never given rows for.
+    """
+    outside = next((token for token in token_ids if token >= readable), None)
+    if outside is not None:
+        raise InvalidParameter(
+            f"The text holds {tokenizer.token_text(outside)!r}, which is token {outside} of the tokenizer; the model "
+            f"can read tokens 0 to {readable - 1} only.",
+            param=param,
+            details={"token_id": outside, "readable_ids": readable},
+            remedy="Leave it out of the text, or load a checkpoint whose weights were made for this tokenizer.",
+        )
+
+
 def unread_variables(tokenizer: Tokenizer, variables: Mapping[str, object]) -> tuple[str, ...]:
     """Names in ``variables`` that the model's chat template never reads, in order; none where that cannot be told."""
     if not variables or not tokenizer.takes_variables:

@@ -137,7 +137,9 @@ class GenerationRequest:
         response_format: The form the answer must have; each choice is constrained on its own. Not with ``stop`` or
             ``ignore_eos``: a cut document would look finished, and one that cannot end never is.
         noise_seed: Requests with the same number draw the same noise and stay in the batch; the window's comparisons
-            use it. Unlike ``sampling.seed`` it promises no equal bytes. Never on the wire.
+            use it. Those sent together that differ in their steering only, and add the same, have the same answer to
+            the letter (:mod:`engine.generation.comparing`); unlike with ``sampling.seed`` another time it may be
+            another. Never on the wire.
         request_id: What monitoring calls it.
     """
 

@@ -4,7 +4,7 @@ figures.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from typing import TypeVar
@@ -20,12 +20,14 @@ from engine.generation.embeddings import (
     PreparedEmbeddings,
     tokenize,
 )
+from engine.generation.errors import ResponseFormatUnsupported
 from engine.generation.lane import PreparedRequest, RequestHandle
 from engine.generation.observers import RequestObservers, Work
 from engine.generation.prompts import (
     GENERIC_TURN_END,
     PreparedPrompt,
     PromptTooLong,
+    check_readable,
     prepare_chat,
     prepare_text,
     unread_variables,
@@ -117,6 +119,11 @@ class GenerationService:
                 prompts = prepare_text(tokenizer, request.input, loaded.info.context_length)
             except PromptTooLong as error:
                 raise self._too_long(request, loaded, error.tokens, error.place, at_least=True) from error
+            for place, each in enumerate(prompts):
+                try:
+                    check_readable(tokenizer, each.token_ids, loaded.info.readable_ids, "prompt")
+                except MillmError as error:
+                    raise numbered(error, request.label, place) from error
             continues = (True,) * len(prompts)
         else:
             prompts, notes, continues = self._conversations(loaded, request)
@@ -128,6 +135,8 @@ class GenerationService:
             or request.activations is not None
             or not loaded.backend.capabilities.batching
             or not self._settings.ENABLE_CONTINUOUS_BATCHING
+            # Sides of a comparison are written in one pass or, with no lane for the other, each in passes of its own.
+            or (request.noise_seed is not None and self._settings.MAX_LANES == 1)
         )
         steering = self._steering(request)
         capture = self._capture(request, prompts, caps)
@@ -135,6 +144,12 @@ class GenerationService:
         if request.response_format is not None:
             # What was cut by a stop would look finished, and only the model itself may end a document.
             own_stops = ()
+            if not any(0 <= token < loaded.info.vocab_size for token in tokenizer.eos_ids):
+                raise ResponseFormatUnsupported(
+                    f"{loaded.record.name!r} cannot write an end token, so a document of it would never be complete.",
+                    param="response_format",
+                    remedy="Leave response_format out, or use a model whose weights know its end token.",
+                )
             constraint = self._constraints.get(tokenizer, request.response_format)
         return PreparedRequest(
             request,
@@ -156,15 +171,17 @@ class GenerationService:
     ) -> tuple[list[PreparedPrompt], tuple[str, ...], tuple[bool, ...]]:
         """Each conversation's prompt, notes on all of them, and which are continued. One that fails fails all."""
         assert not isinstance(request.input, TextInput)
+        tokenizer = loaded.backend.tokenizer
         prompts: list[PreparedPrompt] = []
         notes: dict[str, None] = {}
         continues: list[bool] = []
         for place, chat in enumerate(_conversations_of(request.input)):
             try:
                 try:
-                    prompt, more, continued = prepare_chat(loaded.backend.tokenizer, chat, loaded.info.context_length)
+                    prompt, more, continued = prepare_chat(tokenizer, chat, loaded.info.context_length)
                 except TextTooLong as error:
                     raise self._too_long(request, loaded, error.tokens, 0, at_least=True) from error
+                check_readable(tokenizer, prompt.token_ids, loaded.info.readable_ids, "messages")
             except MillmError as error:
                 raise numbered(error, request.label, place) from error
             prompts.append(prompt)
@@ -189,6 +206,13 @@ class GenerationService:
         self._check_resident(prepared.loaded)
         return self._scheduler.submit(prepared, self.observers.watch(sink), self._thread.wake)
 
+    def submit_together(self, asked: Sequence[tuple[PreparedRequest, Callable[[Delta], None]]]) -> list[RequestHandle]:
+        """Queue requests that are compared with each other, all or none; as :meth:`submit` for each."""
+        for prepared, _sink in asked:
+            self._check_resident(prepared.loaded)
+        watched = [(prepared, self.observers.watch(sink)) for prepared, sink in asked]
+        return self._scheduler.submit_all(watched, self._thread.wake)
+
     # --- scoring and embeddings -------------------------------------------------------------------------------------
 
     def prepare_scoring(self, request: ScoringRequest) -> PreparedScoring:
@@ -209,6 +233,8 @@ class GenerationService:
         for place in range(count):
             try:
                 prompt, more = self._scored_prompt(request, loaded, place)
+                field = "prompt" if isinstance(request.input, TextInput) else "messages"
+                check_readable(loaded.backend.tokenizer, prompt.token_ids, loaded.info.readable_ids, field)
             except MillmError as error:
                 raise numbered(error, request.label if count > 1 else None, place) from error
             prompts.append(prompt)
@@ -242,8 +268,8 @@ class GenerationService:
         """
         request.check_count(self._settings.EMBEDDINGS_MAX_INPUTS)
         loaded = self._resident(request.model)
-        window = loaded.info.context_length
-        token_ids = tokenize(loaded.backend.tokenizer, request, loaded.info.vocab_size, window, loaded.record.name)
+        window, readable = loaded.info.context_length, loaded.info.readable_ids
+        token_ids = tokenize(loaded.backend.tokenizer, request, readable, window, loaded.record.name)
         return PreparedEmbeddings(request, loaded, token_ids)
 
     def embed(self, prepared: PreparedEmbeddings) -> Future[Embedded]:

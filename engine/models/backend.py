@@ -27,13 +27,15 @@ class ModelInfo:
     """Facts about a loaded model, for people and for the API. ``memory_bytes`` counts the weights as loaded.
 
     ``blocks_path`` is where the decoder blocks are in the model (``model.layers``). ``backend_word`` is how the API
-    calls the way it decodes: ``cbm`` (rows batched together), ``serial`` or ``llamacpp``.
+    calls the way it decodes: ``cbm`` (rows batched together), ``serial`` or ``llamacpp``. ``vocab_size`` is the width
+    of the logits: ids below it can be written; those below ``readable_ids``, which is no less, can be read.
     """
 
     architecture: str
     n_layers: int
     d_model: int
     vocab_size: int
+    readable_ids: int
     context_length: int
     num_parameters: int
     memory_bytes: int

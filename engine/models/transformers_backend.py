@@ -23,7 +23,7 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.cache_utils import DynamicCache
 
-from engine.errors import CheckpointInvalid, InsufficientMemory, MillmError, ModelLoadFailed
+from engine.errors import CheckpointInvalid, InsufficientMemory, InvalidParameter, MillmError, ModelLoadFailed
 from engine.models.backend import Capabilities, KvNeed, KVStore, ModelInfo
 from engine.models.devices import (
     Placement,
@@ -105,6 +105,7 @@ class TransformersBackend:
         self._hooks = ResidualHooks(model, self._n_layers())
         self._num_parameters = int(model.num_parameters())
         self._packing = pack(model, self.device, self.dtype)
+        self._vocab = self._writable()
         self.capabilities = self._find_capabilities()
         self.info = self._describe()
         self.kv_bytes_per_token = 2 * self._n_layers() * _kv_width(self._config) * self.dtype.itemsize
@@ -208,7 +209,7 @@ class TransformersBackend:
 
     def _plain_logits(self, ids: list[int]) -> Tensor:
         output = self._model(input_ids=torch.tensor([ids], device=self.device), use_cache=False)
-        return cast(Tensor, output.logits[0, -1].float())
+        return cast(Tensor, output.logits[0, -1, : self._vocab].float())
 
     def _n_layers(self) -> int:
         return int(self._config.num_hidden_layers)
@@ -216,15 +217,31 @@ class TransformersBackend:
     def _vocab_rows(self) -> int:
         return int(self._model.get_input_embeddings().num_embeddings)
 
+    def _writable(self) -> int:
+        """Ids that can be chosen: a head may be wider than the embedding, which would have to read them next."""
+        head = self._model.get_output_embeddings()
+        width = int(head.out_features) if head is not None else int(self._config.vocab_size)
+        return min(width, self._vocab_rows())
+
+    def _check_ids(self, rows: Sequence[Sequence[int]]) -> None:
+        """Raise :class:`InvalidParameter` before a pass that would look beyond the embedding's rows.
+
+        Requests are looked at when they come in; this is for whoever else calls. What the libraries do instead depends
+        on the device and the layer: an error, another token's row, or a card that answers nobody any more.
+        """
+        end = self._vocab_rows()
+        outside = next((token for row in rows for token in row if not 0 <= token < end), None)
+        if outside is not None:
+            raise InvalidParameter(f"Token {outside} is outside the model's embedding of {end} rows.")
+
     def _describe(self) -> ModelInfo:
         kept = [*self._model.parameters(), *self._model.buffers()]
-        head = self._model.get_output_embeddings()
-        vocab = int(head.out_features) if head is not None else int(self._config.vocab_size)
         return ModelInfo(
             architecture=type(self._model).__name__,
             n_layers=self._n_layers(),
             d_model=int(self._config.hidden_size),
-            vocab_size=vocab,
+            vocab_size=self._vocab,
+            readable_ids=self._vocab_rows(),
             context_length=int(getattr(self._config, "max_position_embeddings", 0) or 2048),
             num_parameters=self._num_parameters,
             memory_bytes=sum(each.nbytes for each in kept) + self._packing.nbytes,
@@ -255,6 +272,7 @@ class TransformersBackend:
 
     def extend(self, store: KVStore, token_ids: Sequence[int], work: PassWork | None = None) -> Tensor:
         """Feed tokens to the one row of ``store``; float32 logits ``[vocab]`` after the last."""
+        self._check_ids([token_ids])
         with torch.inference_mode(), self._guarded(len(token_ids), 1), self._hooks.working(work):
             if isinstance(store, KVSlab):
                 return self._extend_slab(store, token_ids)
@@ -262,7 +280,7 @@ class TransformersBackend:
             ids = torch.tensor([list(token_ids)], device=self.device)
             output = self._model(input_ids=ids, use_cache=True, **{self._cache_name: store.cache}, **self._keep_last())
             store.lengths[0] += len(token_ids)
-            return cast(Tensor, output.logits[0, -1].float())
+            return cast(Tensor, output.logits[0, -1, : self._vocab].float())
 
     def read_together(
         self, prompts: Sequence[Sequence[int]], work: PassWork | None = None
@@ -271,6 +289,7 @@ class TransformersBackend:
 
         A padded position comes after all real ones of its row, so none of them looks at it.
         """
+        self._check_ids(prompts)
         lengths = [len(prompt) for prompt in prompts]
         lasts = sorted({length - 1 for length in lengths})
         padded = Layout(pad(prompts, max(lengths)), lasts, [lasts.index(length - 1) for length in lengths])
@@ -299,6 +318,7 @@ class TransformersBackend:
         return found
 
     def _read_ends(self, prompts: Sequence[Sequence[int]], work: PassWork | None) -> Tensor:
+        self._check_ids(prompts)
         layout = lay_out(prompts)
         if work is not None:
             (prompt,) = prompts
@@ -314,10 +334,11 @@ class TransformersBackend:
         output = self._model(input_ids=ids, **self._slab_arguments(slab, slab.begin(layout.width)), **keep)
         places = layout.ends if self._keep else [len(prompt) - 1 for prompt in prompts]
         rows = torch.arange(len(prompts), device=self.device)
-        return slab, cast(Tensor, output.logits[rows, on_device(places, self.device)].float())
+        return slab, cast(Tensor, output.logits[rows, on_device(places, self.device), : self._vocab].float())
 
     def extend_all(self, store: KVStore, token_ids: Sequence[int], work: PassWork | None = None) -> Tensor:
         """As :meth:`extend`, with the logits after each of the tokens: float32 ``[tokens, vocab]``."""
+        self._check_ids([token_ids])
         with torch.inference_mode(), self._guarded(len(token_ids), 1), self._hooks.working(work):
             ids = torch.tensor([list(token_ids)], device=self.device)
             if isinstance(store, KVSlab):
@@ -328,10 +349,11 @@ class TransformersBackend:
                 assert isinstance(store, LibraryStore)
                 output = self._model(input_ids=ids, use_cache=True, **{self._cache_name: store.cache})
                 store.lengths[0] += len(token_ids)
-            return cast(Tensor, output.logits[0].float())
+            return cast(Tensor, output.logits[0, :, : self._vocab].float())
 
     def hidden(self, store: KVStore, token_ids: Sequence[int]) -> Tensor:
         """Feed tokens to the one row of ``store``; their states after the final norm, float32 ``[tokens, d_model]``."""
+        self._check_ids([token_ids])
         with torch.inference_mode(), self._guarded(len(token_ids), 1), self._hooks.working(None):
             ids = torch.tensor([list(token_ids)], device=self.device)
             decoder = self._decoder()
@@ -348,6 +370,7 @@ class TransformersBackend:
     def decode(self, batch: KVStore, token_ids: Sequence[int], work: PassWork | None = None) -> Tensor:
         """Feed one token to each row; float32 logits ``[rows, vocab]``."""
         assert isinstance(batch, KVSlab)
+        self._check_ids([token_ids])
         with torch.inference_mode(), self._guarded(1, len(token_ids)), self._hooks.working(work):
             return self._decode_slab(batch, token_ids)
 
@@ -396,7 +419,7 @@ class TransformersBackend:
         step = slab.begin(ids.shape[1])
         output = self._model(input_ids=ids, **self._slab_arguments(slab, step), **self._keep_last())
         slab.commit()
-        return cast(Tensor, output.logits[:, -1].float())
+        return cast(Tensor, output.logits[:, -1, : self._vocab].float())
 
     def _slab_arguments(self, slab: KVSlab, step: Step) -> dict[str, Any]:
         return {

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -112,7 +113,7 @@ def first_run(pictures: Path, data: Path) -> Notes:
 
         button = at.wait("Compare", offered, 600)
         notes.timed("installed, loaded and attached", since)
-        moved = [b for (_, a), (_, b) in zip(seen, seen[1:], strict=False) if a != b]
+        moved = [b for (_, a), (_, b) in pairwise(seen) if a != b]
         notes.note("the bar moved", len(moved) >= 5, f"{len(moved)} steps seen")
         at.picture("installed")
         at.click(button)

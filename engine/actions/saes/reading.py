@@ -19,7 +19,7 @@ from engine.actions.saes.measuring import fit_to
 from engine.actions.saes.rooms import Rooms
 from engine.actions.saes.weights import attach_dtype, load_weights, require_memory
 from engine.errors import ContextLengthExceeded, InvalidParameter, SaeNotAttached
-from engine.generation.prompts import prepare_chat, prepare_text
+from engine.generation.prompts import check_readable, prepare_chat, prepare_text
 from engine.generation.reading import Reading, ReadingFigures
 from engine.generation.request import ChatInput, TextInput
 from engine.models.lengths import TextTooLong
@@ -186,17 +186,20 @@ def token_ids_of(source: Source, loaded: LoadedModel, name: str = "text") -> tup
     :class:`NoChatTemplate`.
     """
     tokenizer, window = loaded.backend.tokenizer, loaded.info.context_length
+    readable = loaded.info.readable_ids
     try:
         if isinstance(source, ChatInput):
             ids = prepare_chat(tokenizer, source, window)[0].token_ids
+            check_readable(tokenizer, ids, readable, "messages")
         elif isinstance(source, str):
             ids = _text_ids(tokenizer, source, name, window)
+            check_readable(tokenizer, ids, readable, "text")
         else:
             ids = tuple(source)
-            outside = next((token for token in ids if not 0 <= token < loaded.info.vocab_size), None)
+            outside = next((token for token in ids if not 0 <= token < readable), None)
             if outside is not None:
                 raise InvalidParameter(
-                    f"Token {outside} is outside the model's vocabulary of {loaded.info.vocab_size} tokens.",
+                    f"Token {outside} is outside the model's vocabulary of {readable} tokens.",
                     param="token_ids",
                 )
     except TextTooLong as error:
