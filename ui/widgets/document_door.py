@@ -59,6 +59,7 @@ class DocumentDoor(QObject):
         self.file_dialog: QFileDialog | None = None
         self.paste_dialog: PasteDialog | None = None
         self.veil = QLabel("Drop documents here to import them", page)
+        self.veil.setTextFormat(Qt.TextFormat.PlainText)
         self.veil.setObjectName("veil")
         self.veil.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self.veil.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)

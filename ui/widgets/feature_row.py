@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QDoubleSpinBox, QFrame, QSlider
 from engine.library.records import FeatureLabel
 from engine.steering.strengths import STEERING_RANGE
 from ui import theme
+from ui.plain_text import as_letters
 from ui.steering_words import reach_words, scale_words, strength
 from ui.widgets.basics import ElidedLabel, IconButton, column, label, line, pill, set_pill
 
@@ -192,5 +193,5 @@ class FeatureRow(QFrame):
             words.append(reach_words(value, self._greatest))
             told.append("How much the strength is beside the strongest activation that the source of the label saw.")
         self.scale.setText(" · ".join(words))
-        self.scale.setToolTip("\n".join(told))
+        self.scale.setToolTip(as_letters("\n".join(told)))
         self.scale.setVisible(bool(words))

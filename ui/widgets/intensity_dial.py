@@ -10,6 +10,7 @@ from PySide6.QtGui import QFocusEvent, QFontMetrics, QHelpEvent, QPainter, QPain
 from PySide6.QtWidgets import QDoubleSpinBox, QHBoxLayout, QSizePolicy, QSlider, QToolTip, QVBoxLayout, QWidget
 
 from ui import theme
+from ui.plain_text import as_letters
 from ui.steering_words import strength
 from ui.widgets.basics import label
 
@@ -139,7 +140,7 @@ class DialMarks(QWidget):
         """Say what the nearest mark means."""
         if isinstance(event, QHelpEvent) and self.marks:
             near = min(self.marks, key=lambda mark: abs(self._track.place(mark.value) - event.pos().x()))
-            QToolTip.showText(event.globalPos(), near.told, self)
+            QToolTip.showText(event.globalPos(), as_letters(near.told), self)
             return True
         return super().event(event)
 

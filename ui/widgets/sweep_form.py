@@ -18,6 +18,7 @@ from engine.actions.sweeping.settings import (
     parse_intensities,
 )
 from ui import theme
+from ui.plain_text import as_letters
 from ui.steering_words import features, strength
 from ui.sweep_words import INTENSITIES, PROMPTS, choice_words
 from ui.widgets.basics import column, inset_text, label, line
@@ -111,7 +112,7 @@ class SweepForm(QWidget):
         self.base_words.style().polish(self.base_words)
         self.base_words.setText(why if base is None else _described(base))
         places = () if base is None else base.authored
-        self.base_words.setToolTip("\n".join(f"layer {layer}: {sae_id}" for sae_id, layer in places))
+        self.base_words.setToolTip(as_letters("\n".join(f"layer {layer}: {sae_id}" for sae_id, layer in places)))
         self.base_words.setVisible(True)
         if self.topic.toPlainText() == self._suggested:
             self._suggested = " ".join(words)
@@ -133,7 +134,7 @@ class SweepForm(QWidget):
 
     def _on_chosen(self) -> None:
         self.ready = False
-        self.base.setToolTip(self.base.currentText())
+        self.base.setToolTip(as_letters(self.base.currentText()))
         self.base_chosen.emit(self.choice)
 
     def _build(self) -> None:

@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
 from ui import theme
 from ui.feature_facts import visible
+from ui.plain_text import as_letters
 from ui.widgets.token_text import mixed, strength_of
 
 GAP, PAD, CORNER = 2, 3, 4
@@ -141,7 +142,7 @@ class TokenChips(QWidget):
             if place is None:
                 QToolTip.hideText()
             else:
-                QToolTip.showText(event.globalPos(), self._chips[place].tip, self)
+                QToolTip.showText(event.globalPos(), as_letters(self._chips[place].tip), self)
             return True
         return super().event(event)
 
