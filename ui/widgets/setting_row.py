@@ -69,9 +69,6 @@ class SettingRow(QWidget):
             self.editor = Choice()
             self.editor.addItems(list(info.choices))
             self.editor.setFixedWidth(EDITOR_WIDTH)
-            # The wheel scrolls the page, never a setting that happens to be under it.
-            self.editor.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-            self.editor.wheelEvent = lambda event: event.ignore()  # type: ignore[method-assign]
             self.editor.textActivated.connect(lambda text: self.changed.emit(self.info.name, text))
         else:
             self.editor = QLineEdit()

@@ -38,6 +38,7 @@ class SteerStrip(QFrame):
         super().__init__()
         self.setObjectName("card")
         self.choice = Choice()
+        self.choice.turned_by_wheel = False
         self.choice.setAccessibleName("Steer with")
         self.choice.setMinimumWidth(190)
         self.choice.setMaximumWidth(CHOICE_WIDTH + 80)
