@@ -67,8 +67,8 @@ class DocumentDoor(QObject):
         page.setAcceptDrops(True)
         page.installEventFilter(self)
         shortcut = QShortcut(QKeySequence(QKeySequence.StandardKey.Paste), page)
-        # A field that has the keys takes Ctrl+V for itself before a shortcut hears of it.
-        shortcut.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
+        # While this page is in front, also with the keyboard in the navigation; a field takes Ctrl+V for itself.
+        shortcut.setContext(Qt.ShortcutContext.WindowShortcut)
         shortcut.activated.connect(self.paste_at_once)
 
     def pick(self) -> None:

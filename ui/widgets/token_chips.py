@@ -127,7 +127,10 @@ class TokenChips(QWidget):
         super().mouseMoveEvent(event)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Left and right move the choice."""
+        """Left and right move the choice, Enter picks it again."""
+        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and self._chosen is not None:
+            self._pick(self._chosen)
+            return
         step = {Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1}.get(Qt.Key(event.key()))
         if step is None or not self._chips:
             super().keyPressEvent(event)
