@@ -125,7 +125,10 @@ def _refused(app: QApplication, error: MillmError) -> int:
     """A start that came to nothing: on standard error, and in a box for who clicked an icon."""
     _complain(error.one_line())
     if app.platformName() not in WITHOUT_A_SCREEN:
-        QMessageBox.critical(None, about.NAME, error.one_line())
+        box = QMessageBox(QMessageBox.Icon.Critical, about.NAME, error.one_line())
+        # Names of files and of people's models are in it.
+        box.setTextFormat(Qt.TextFormat.PlainText)
+        box.exec()
     return 1
 
 

@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 
 from PySide6.QtCore import Qt, QTimer, Signal
-from PySide6.QtGui import QResizeEvent
+from PySide6.QtGui import QKeySequence, QResizeEvent, QShortcut
 from PySide6.QtWidgets import QCheckBox, QFrame, QPlainTextEdit, QScrollArea, QSplitter, QWidget
 
 from engine.actions.saes.reading import TextReading
@@ -83,6 +83,9 @@ class ReadingTab(QWidget):
         self.as_message.setToolTip("Put the text through the model's chat template, as Chat does")
         self.read_button = Button("Read", "primary", on_click=self.read)
         self.cancel_button = Button("Cancel", "quiet", on_click=self.cancel)
+        for keys in ("Ctrl+Return", "Ctrl+Enter"):
+            # Both Enter keys; heard wherever the keyboard is while this tab is in front.
+            QShortcut(QKeySequence(keys), self).activated.connect(self.read_button.click)
         self.notice = Notice()
         self.words = label("", "small", wrap=True)
         self.clear_colour = Button("Show the strongest again", "quiet", on_click=self._clear_colour)

@@ -25,6 +25,7 @@ from engine.steering.live import Place, profile_steers
 from engine.steering.push import Push
 from engine.steering.strengths import SteeredSet
 from ui.frame import PROFILES, Frame
+from ui.plain_text import on_button
 from ui.steering_words import features, place_words, strength
 from ui.widgets.basics import Button, label
 from ui.widgets.item_list import Item
@@ -167,7 +168,7 @@ class ProfilesPage(LibraryFrame[ProfileView]):
         self.places.clear()
         for place in steered:
             number = features(len(self._engine.desk.state.entry(place).values))
-            self.places.addAction(f"{place_words(place)}: {number}", partial(self.from_place, place))
+            self.places.addAction(on_button(f"{place_words(place)}: {number}"), partial(self.from_place, place))
         self.places.popup(self.current_button.mapToGlobal(self.current_button.rect().bottomLeft()))
 
     def _edit(self) -> None:

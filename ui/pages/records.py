@@ -26,6 +26,7 @@ from engine.events import Event, ExperimentsChanged
 from engine.library.records import ExperimentRecord, ExperimentSummary, RecordKind
 from ui import plots, theme
 from ui.frame import CHAT, FEATURES, SWEEP, Frame
+from ui.plain_text import as_letters
 from ui.widgets.basics import Button, Notice, Surface, column, label, line
 from ui.widgets.flow import Flow
 from ui.widgets.record_view import RecordView
@@ -122,7 +123,7 @@ class RecordsPage(Surface):
         self.delete_button = Button("Delete", "quiet", "bin", self.delete)
         exports = ((self.markdown_button, "Markdown"), (self.json_button, "JSON"), (self.csv_button, "CSV"))
         for button, kind in exports:
-            button.setToolTip(f"Export this record as {kind}")
+            button.setToolTip(as_letters(f"Export this record as {kind}"))
             button.setAccessibleName(f"Export as {kind}")
         self._timer = QTimer(self)
         self._timer.setSingleShot(True)
@@ -253,7 +254,7 @@ class RecordsPage(Surface):
             item = QListWidgetItem(each.title)
             item.setData(ID, each.id)
             item.setData(DETAIL, f"{when(each.created_at, now)} · {KIND_WORDS[each.kind]}{each.model}")
-            item.setToolTip(each.title)
+            item.setToolTip(as_letters(each.title))
             self.list.addItem(item)
         rows = [row for row in range(self.list.count()) if self.list.item(row).data(ID) == current]
         self.list.setCurrentRow(rows[0] if rows else (0 if found else -1))

@@ -81,7 +81,8 @@ class SteeringPage(QScrollArea):
         self.undo_button = Button("Undo", "plain", "undo", hand.undo)
         self.undo_button.setToolTip("Take the last change made here back (Ctrl+Z)")
         shortcut = QShortcut(QKeySequence(QKeySequence.StandardKey.Undo), self)
-        shortcut.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
+        # While this page is in front, also with the keyboard in the navigation; a field takes Ctrl+Z for itself.
+        shortcut.setContext(Qt.ShortcutContext.WindowShortcut)
         shortcut.activated.connect(self.undo_button.click)
         self.gate = Card()
         self.gate_words = label("", "muted", wrap=True)

@@ -15,6 +15,7 @@ from engine.actions.importing import LocalModel
 from engine.models.on_disk import FoundModel
 from ui import shelf_words as words
 from ui import theme
+from ui.plain_text import as_letters
 from ui.widgets.basics import Button, Card, ElidedLabel, Notice, column, label, line, pill
 from ui.words import count, megabytes
 
@@ -188,7 +189,9 @@ class AddModels(Card):
                 rows.append(OfferRow(name, about, note=f"on the shelf as {found.known_as}"))
             else:
                 copy = self._take_button("Add a copy", name, found.path, copy=True)
-                copy.setToolTip(f"Copy {megabytes(found.row.disk_size_mb)} into the data folder, and use that")
+                copy.setToolTip(
+                    as_letters(f"Copy {megabytes(found.row.disk_size_mb)} into the data folder, and use that")
+                )
                 rows.append(OfferRow(name, about, self._take_button("Add", name, found.path), copy))
         self._fill(self._local, self.local, rows)
 

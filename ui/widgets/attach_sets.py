@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QFrame, QLineEdit
 from engine.actions.saes.views import AttachmentsView
 from engine.library.records import AttachSetRecord
 from ui import theme
+from ui.plain_text import as_letters
 from ui.widgets.basics import Button, Card, ElidedLabel, IconButton, Notice, column, label, line, rule
 from ui.widgets.memory_card import Sums
 from ui.words import megabytes
@@ -43,7 +44,7 @@ class SetRow(QFrame):
         self.button.setAccessibleName(f"Attach the set {record.name}")
         self.button.setEnabled(able and not problems)
         self.bin = IconButton("bin", f"Delete the set {record.name}", lambda: self.delete.emit(record.name))
-        self.setToolTip("\n".join(f"{item.sae_id} @ layer {item.layer}" for item in record.items))
+        self.setToolTip(as_letters("\n".join(f"{item.sae_id} @ layer {item.layer}" for item in record.items)))
         layout = column(spacing=1, margins=(0, theme.XS, 0, theme.XS))
         layout.addWidget(ElidedLabel(record.name, "strong"))
         layout.addWidget(self.about)

@@ -21,6 +21,7 @@ from PySide6.QtWidgets import (
 )
 
 from ui import icons, theme
+from ui.plain_text import as_letters, on_button
 
 COPIED_MS = 1600
 """How long a copy button shows its tick."""
@@ -140,7 +141,7 @@ class Button(QPushButton, _ThemedIcon):
         self, text: str, look: str = "plain", icon: str | None = None, on_click: Callable[[], object] | None = None
     ) -> None:
         # Qt sets the words close to the icon; a space keeps them apart.
-        super().__init__(f" {text}" if icon is not None else text)
+        super().__init__(on_button(f" {text}" if icon is not None else text))
         self.setAccessibleName(text.strip())
         self.setProperty("look", look)
         self.setCursor(Qt.CursorShape.PointingHandCursor)
@@ -162,7 +163,7 @@ class IconButton(QToolButton, _ThemedIcon):
         self, icon: str, tip: str, on_click: Callable[[], object] | None = None, *, colour: str = "muted"
     ) -> None:
         super().__init__()
-        self.setToolTip(tip)
+        self.setToolTip(as_letters(tip))
         self.setAccessibleName(tip)
         self.setCursor(Qt.CursorShape.PointingHandCursor)
         self._dress(icon, colour)
@@ -256,7 +257,7 @@ class ElidedLabel(QLabel):
         shown = QFontMetrics(self.font()).elidedText(self._full, self._mode, max(0, self.width()))
         if shown != self.text():
             self.setText(shown)
-        self.setToolTip(self._full if shown != self._full else "")
+        self.setToolTip(as_letters(self._full if shown != self._full else ""))
 
 
 class Notice(QFrame):

@@ -36,6 +36,7 @@ from ui.circuit_words import (
     whole_words,
 )
 from ui.cluster_words import dial_words
+from ui.plain_text import as_letters
 from ui.widgets.basics import Button, Card, Surface, column, label, line, pill
 from ui.widgets.circuit_drawing import CircuitDrawing
 from ui.widgets.cluster_card import Narrative, Remarks, show_push
@@ -125,7 +126,7 @@ class CircuitCard(Card):
         self.name.setText(record.name)
         self.badge.show_rung(record.rung)
         self.facts.setText(circuit_line(view))
-        self.name.setToolTip(circuit_facts(view))
+        self.name.setToolTip(as_letters(circuit_facts(view)))
         self.next_step.setText(next_words(record.rung))
         note = view.problem or slice_words(record, cluster_name)
         self.slice_note.setText(note)
@@ -160,7 +161,7 @@ class CircuitCard(Card):
         chips: list[QWidget] = [pill(word, tone) for word, tone in state_marks(view)]
         for short, tone, whole in told:
             chip = pill(short, tone)
-            chip.setToolTip(whole)
+            chip.setToolTip(as_letters(whole))
             chip.setAccessibleName(whole)
             chips.append(chip)
         self.layers.show_all(chips)

@@ -20,6 +20,7 @@ from PySide6.QtWidgets import (
 
 from engine.library.records import ConversationSummary
 from ui import theme
+from ui.plain_text import as_letters
 from ui.widgets.basics import Button, Notice, Surface, column, label
 from ui.words import messages, when
 
@@ -155,7 +156,7 @@ class ConversationList(Surface):
             item.setData(ID, summary.id)
             item.setData(SUMMARY, summary)
             item.setData(WRITING, summary.id in self._writing)
-            item.setToolTip(summary.title)
+            item.setToolTip(as_letters(summary.title))
             self.list.addItem(item)
         self.list.blockSignals(False)
         self.empty.setText("Nothing found." if searched else "Conversations are kept here once you have written one.")

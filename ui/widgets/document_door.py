@@ -59,6 +59,7 @@ class DocumentDoor(QObject):
         self.file_dialog: QFileDialog | None = None
         self.paste_dialog: PasteDialog | None = None
         self.veil = QLabel("Drop documents here to import them", page)
+        self.veil.setTextFormat(Qt.TextFormat.PlainText)
         self.veil.setObjectName("veil")
         self.veil.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self.veil.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
@@ -66,8 +67,8 @@ class DocumentDoor(QObject):
         page.setAcceptDrops(True)
         page.installEventFilter(self)
         shortcut = QShortcut(QKeySequence(QKeySequence.StandardKey.Paste), page)
-        # A field that has the keys takes Ctrl+V for itself before a shortcut hears of it.
-        shortcut.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
+        # While this page is in front, also with the keyboard in the navigation; a field takes Ctrl+V for itself.
+        shortcut.setContext(Qt.ShortcutContext.WindowShortcut)
         shortcut.activated.connect(self.paste_at_once)
 
     def pick(self) -> None:

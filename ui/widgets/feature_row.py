@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QRectF, Qt, QTimer, Signal
-from PySide6.QtGui import QPainter, QPaintEvent, QWheelEvent
-from PySide6.QtWidgets import QDoubleSpinBox, QFrame, QSlider
+from PySide6.QtGui import QPainter, QPaintEvent
+from PySide6.QtWidgets import QFrame
 
 from engine.library.records import FeatureLabel
 from engine.steering.strengths import STEERING_RANGE
 from ui import theme
+from ui.plain_text import as_letters
 from ui.steering_words import reach_words, scale_words, strength
 from ui.widgets.basics import ElidedLabel, IconButton, column, label, line, pill, set_pill
+from ui.widgets.steady import NumberBox, Slider
 
 TENTHS = 10
 """Slider steps to one unit of strength."""
@@ -20,20 +22,18 @@ HANDLE = 20
 FIELD_WIDTH = 84
 
 
-class CentredSlider(QSlider):
+class CentredSlider(Slider):
     """A slider whose fill begins at zero, in the middle. The wheel scrolls the page instead of turning it."""
 
+    turned_by_wheel = False
+
     def __init__(self) -> None:
-        super().__init__(Qt.Orientation.Horizontal)
+        super().__init__()
         self.setObjectName("centred")
         self.setRange(round(-STEERING_RANGE * TENTHS), round(STEERING_RANGE * TENTHS))
         self.setSingleStep(TENTHS // 2)
         self.setPageStep(5 * TENTHS)
         theme.current().changed.connect(self.update)
-
-    def wheelEvent(self, event: QWheelEvent) -> None:
-        """Leave the wheel to the page."""
-        event.ignore()
 
     def paintEvent(self, event: QPaintEvent) -> None:
         """Draw the groove and its fill, then let the style put the handle on it."""
@@ -53,8 +53,10 @@ class CentredSlider(QSlider):
         super().paintEvent(event)
 
 
-class StrengthField(QDoubleSpinBox):
+class StrengthField(NumberBox):
     """The strength as a number; the wheel scrolls the page."""
+
+    turned_by_wheel = False
 
     def __init__(self) -> None:
         super().__init__()
@@ -65,10 +67,6 @@ class StrengthField(QDoubleSpinBox):
         self.setFixedWidth(FIELD_WIDTH)
         self.setAlignment(Qt.AlignmentFlag.AlignRight)
         self.lineEdit().setTextMargins(0, 0, theme.S, 0)
-
-    def wheelEvent(self, event: QWheelEvent) -> None:
-        """Leave the wheel to the page."""
-        event.ignore()
 
 
 class FeatureRow(QFrame):
@@ -192,5 +190,5 @@ class FeatureRow(QFrame):
             words.append(reach_words(value, self._greatest))
             told.append("How much the strength is beside the strongest activation that the source of the label saw.")
         self.scale.setText(" · ".join(words))
-        self.scale.setToolTip("\n".join(told))
+        self.scale.setToolTip(as_letters("\n".join(told)))
         self.scale.setVisible(bool(words))

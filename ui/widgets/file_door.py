@@ -23,6 +23,7 @@ class FileDoor(QObject):
         self._page = page
         self._wanted = wanted
         self.veil = QLabel(words, page)
+        self.veil.setTextFormat(Qt.TextFormat.PlainText)
         self.veil.setObjectName("veil")
         self.veil.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self.veil.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)

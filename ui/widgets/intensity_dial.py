@@ -6,12 +6,14 @@ import math
 from dataclasses import dataclass
 
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, QTimer, Signal
-from PySide6.QtGui import QFocusEvent, QFontMetrics, QHelpEvent, QPainter, QPaintEvent, QWheelEvent
-from PySide6.QtWidgets import QDoubleSpinBox, QHBoxLayout, QSizePolicy, QSlider, QToolTip, QVBoxLayout, QWidget
+from PySide6.QtGui import QFocusEvent, QFontMetrics, QHelpEvent, QPainter, QPaintEvent
+from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QToolTip, QVBoxLayout, QWidget
 
 from ui import theme
+from ui.plain_text import as_letters
 from ui.steering_words import strength
 from ui.widgets.basics import label
+from ui.widgets.steady import NumberBox, Slider
 
 HUNDREDTHS = 100
 """Slider steps to an intensity of 1."""
@@ -35,14 +37,15 @@ class Mark:
     weight: int = 0
 
 
-class DialTrack(QSlider):
+class DialTrack(Slider):
     """The slider itself: its fill begins at zero, and what lies beyond the cliff is drawn as a warning."""
 
+    turned_by_wheel = False
     left = Signal()
     """The keyboard went elsewhere."""
 
     def __init__(self) -> None:
-        super().__init__(Qt.Orientation.Horizontal)
+        super().__init__()
         self.setObjectName("centred")
         self.setSingleStep(round(STEP * HUNDREDTHS))
         self.setPageStep(round(PAGE * HUNDREDTHS))
@@ -55,10 +58,6 @@ class DialTrack(QSlider):
         low, high = self.minimum(), self.maximum()
         share = 0.0 if high <= low else (value * HUNDREDTHS - low) / (high - low)
         return HANDLE / 2 + min(1.0, max(0.0, share)) * (self.width() - HANDLE)
-
-    def wheelEvent(self, event: QWheelEvent) -> None:
-        """Leave the wheel to the page."""
-        event.ignore()
 
     def focusOutEvent(self, event: QFocusEvent) -> None:
         """What was turned by keys is settled."""
@@ -139,14 +138,15 @@ class DialMarks(QWidget):
         """Say what the nearest mark means."""
         if isinstance(event, QHelpEvent) and self.marks:
             near = min(self.marks, key=lambda mark: abs(self._track.place(mark.value) - event.pos().x()))
-            QToolTip.showText(event.globalPos(), near.told, self)
+            QToolTip.showText(event.globalPos(), as_letters(near.told), self)
             return True
         return super().event(event)
 
 
-class DialField(QDoubleSpinBox):
+class DialField(NumberBox):
     """λ as a number; the wheel scrolls the page."""
 
+    turned_by_wheel = False
     stepped = Signal()
     """A key or button moved it by a step."""
 
@@ -162,10 +162,6 @@ class DialField(QDoubleSpinBox):
         """Also say that it was a step and not typing."""
         super().stepBy(steps)
         self.stepped.emit()
-
-    def wheelEvent(self, event: QWheelEvent) -> None:
-        """Leave the wheel to the page."""
-        event.ignore()
 
 
 class IntensityDial(QWidget):

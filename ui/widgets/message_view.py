@@ -8,6 +8,7 @@ from PySide6.QtWidgets import QBoxLayout, QFrame, QHBoxLayout, QSizePolicy, QWid
 
 from ui import theme
 from ui.chat_state import ChatMessage
+from ui.plain_text import as_letters
 from ui.steering_words import report_words
 from ui.widgets.basics import CopyButton, ElidedLabel, IconButton, column, label, line
 from ui.widgets.flow_text import FlowText
@@ -227,7 +228,7 @@ class AnswerMessage(QWidget):
             self._state.setText("The model ended its answer without writing anything.")
         self._state.setVisible(not message.content)
         self._figures.set_text(figures(message.details))
-        self._figures.setToolTip(_tooltip(message.details))
+        self._figures.setToolTip(as_letters(_tooltip(message.details)))
         self.steering.setText(report_words(message.details))
         self.steering.setVisible(bool(self.steering.text()))
         error = message.details.get("error")

@@ -23,6 +23,7 @@ from PySide6.QtWidgets import (
 from engine.events import RequestRecorded
 from ui import request_words as words
 from ui import theme
+from ui.plain_text import as_letters
 from ui.widgets.basics import Button, Card, CopyButton, column, label, line
 from ui.words import count
 
@@ -124,8 +125,10 @@ class RequestsModel(QAbstractTableModel):
     def data(self, index: _Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
         """A cell: text, colour, tooltip."""
         entry = self._entries[index.row()]
-        if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.ToolTipRole):
+        if role == Qt.ItemDataRole.DisplayRole:
             return COLUMNS[index.column()][2](entry)
+        if role == Qt.ItemDataRole.ToolTipRole:
+            return as_letters(COLUMNS[index.column()][2](entry))
         if role == Qt.ItemDataRole.TextAlignmentRole:
             return _alignment(index.column())
         if role == Qt.ItemDataRole.ForegroundRole:

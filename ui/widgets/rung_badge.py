@@ -6,6 +6,7 @@ from PySide6.QtCore import QEvent
 from PySide6.QtWidgets import QLabel, QSizePolicy
 
 from engine.documents.evidence import TOP_RUNG, rung_language, rung_next_step
+from ui.plain_text import as_letters
 from ui.widgets.basics import label, set_pill
 
 RUNG_TONES = ("quiet", "warn", "info", "good")
@@ -41,7 +42,7 @@ class RungBadge(QLabel):
         self._rung = rung
         words = "" if rung is None else rung_language(rung)
         set_pill(self, words, "quiet" if rung is None else RUNG_TONES[rung])
-        self.setToolTip("" if rung is None else f"Evidence rung {rung} of {TOP_RUNG}. {next_words(rung)}")
+        self.setToolTip(as_letters("" if rung is None else f"Evidence rung {rung} of {TOP_RUNG}. {next_words(rung)}"))
         self.setAccessibleName("" if rung is None else f"Evidence: {words}")
         self._obey()
 

@@ -8,6 +8,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QComboBox, QLineEdit, QWidget
 
 from ui import theme
+from ui.plain_text import as_letters
 from ui.services import Kind, Origin, SettingInfo
 from ui.widgets.basics import IconButton, column, label, line, pill, set_pill, set_property
 from ui.widgets.choice import Choice
@@ -68,9 +69,6 @@ class SettingRow(QWidget):
             self.editor = Choice()
             self.editor.addItems(list(info.choices))
             self.editor.setFixedWidth(EDITOR_WIDTH)
-            # The wheel scrolls the page, never a setting that happens to be under it.
-            self.editor.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-            self.editor.wheelEvent = lambda event: event.ignore()  # type: ignore[method-assign]
             self.editor.textActivated.connect(lambda text: self.changed.emit(self.info.name, text))
         else:
             self.editor = QLineEdit()
@@ -139,13 +137,13 @@ class SettingRow(QWidget):
     def _show_origin(self, info: SettingInfo) -> None:
         if info.locked:
             set_pill(self.origin, f"{info.origin.value}, cannot be changed here", "warn")
-            self.origin.setToolTip(f"Set by {info.origin_words}, which wins over the settings file")
+            self.origin.setToolTip(as_letters(f"Set by {info.origin_words}, which wins over the settings file"))
         elif info.waiting:
             set_pill(self.origin, "waits for a restart", "info")
             self.origin.setToolTip("")
         else:
             set_pill(self.origin, "changed" if info.origin is Origin.FILE else "default", "quiet")
-            self.origin.setToolTip(f"From {info.origin_words}")
+            self.origin.setToolTip(as_letters(f"From {info.origin_words}"))
         self.origin.setVisible(info.locked or info.waiting or info.origin is Origin.FILE)
 
     def _on_typed(self) -> None:

@@ -6,6 +6,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QComboBox, QFrame, QSizePolicy
 
 from ui import theme
+from ui.plain_text import as_letters
 from ui.steer_targets import Kind, Shelf, Target
 from ui.widgets.basics import Button, ElidedLabel, Notice, column, label, line
 from ui.widgets.choice import Choice
@@ -37,6 +38,7 @@ class SteerStrip(QFrame):
         super().__init__()
         self.setObjectName("card")
         self.choice = Choice()
+        self.choice.turned_by_wheel = False
         self.choice.setAccessibleName("Steer with")
         self.choice.setMinimumWidth(190)
         self.choice.setMaximumWidth(CHOICE_WIDTH + 80)
@@ -81,10 +83,10 @@ class SteerStrip(QFrame):
                     item.setFlags(Qt.ItemFlag.NoItemFlags)
                     item.setFont(theme.current().font("caption", bold=True))
                 else:
-                    self.choice.setItemData(row, words, Qt.ItemDataRole.ToolTipRole)
+                    self.choice.setItemData(row, as_letters(words), Qt.ItemDataRole.ToolTipRole)
         keys = [self.choice.itemData(row) for row in range(self.choice.count())]
         self.choice.setCurrentIndex(keys.index(current) if current in keys else 0)
-        self.choice.setToolTip(self.choice.currentText())
+        self.choice.setToolTip(as_letters(self.choice.currentText()))
 
     def show_target(self, target: Target | None, now: str = "", rung: int | None = None, claim: str = "") -> None:
         """What the dial acts on (None: several circuits at once), what steers now, and what may be claimed for it."""

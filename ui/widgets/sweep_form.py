@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QCheckBox, QComboBox, QDoubleSpinBox, QLineEdit, QPlainTextEdit, QSpinBox, QWidget
+from PySide6.QtWidgets import QCheckBox, QComboBox, QLineEdit, QPlainTextEdit, QWidget
 
 from engine.actions.sweeping.measures import topic_words
 from engine.actions.sweeping.settings import (
@@ -19,10 +19,12 @@ from engine.actions.sweeping.settings import (
 )
 from engine.steering.push import Push
 from ui import theme
+from ui.plain_text import as_letters
 from ui.steering_words import features, push_words, strength
 from ui.sweep_words import INTENSITIES, PROMPTS, choice_words
 from ui.widgets.basics import column, inset_text, label, line
 from ui.widgets.choice import Choice
+from ui.widgets.steady import NumberBox, WholeBox
 
 PROMPTS_HEIGHT = 88
 TOPIC_HEIGHT = 76
@@ -49,20 +51,20 @@ class SweepForm(QWidget):
         self.plain = QCheckBox("Plain too")
         self.plain.setToolTip("Also ask without steering")
         self.plain.setChecked(True)
-        self.tokens = QSpinBox()
+        self.tokens = WholeBox()
         self.tokens.setRange(1, MOST_TOKENS)
         self.tokens.setValue(40)
         self.tokens.setAccessibleName("Tokens per answer")
-        self.temperature = QDoubleSpinBox()
+        self.temperature = NumberBox()
         self.temperature.setRange(0.0, 2.0)
         self.temperature.setSingleStep(0.1)
         self.temperature.setDecimals(2)
         self.temperature.setSpecialValueText("greedy")
         self.temperature.setAccessibleName("Temperature; 0 is greedy")
-        self.seed = QSpinBox()
+        self.seed = WholeBox()
         self.seed.setRange(0, 2_000_000_000)
         self.seed.setAccessibleName("Seed")
-        self.penalty = QDoubleSpinBox()
+        self.penalty = NumberBox()
         self.penalty.setRange(1.0, 2.0)
         self.penalty.setSingleStep(0.05)
         self.penalty.setDecimals(2)
@@ -113,7 +115,7 @@ class SweepForm(QWidget):
         told = () if base is None else (_described(base), push_words(pushes, 1.0))
         self.base_words.setText(why if base is None else "\n".join(each for each in told if each))
         places = () if base is None else base.authored
-        self.base_words.setToolTip("\n".join(f"layer {layer}: {sae_id}" for sae_id, layer in places))
+        self.base_words.setToolTip(as_letters("\n".join(f"layer {layer}: {sae_id}" for sae_id, layer in places)))
         self.base_words.setVisible(True)
         if self.topic.toPlainText() == self._suggested:
             self._suggested = " ".join(words)
@@ -135,7 +137,7 @@ class SweepForm(QWidget):
 
     def _on_chosen(self) -> None:
         self.ready = False
-        self.base.setToolTip(self.base.currentText())
+        self.base.setToolTip(as_letters(self.base.currentText()))
         self.base_chosen.emit(self.choice)
 
     def _build(self) -> None:

@@ -14,6 +14,7 @@ from engine.steering.live import LiveState
 from engine.steering.moves import place_of
 from engine.steering.plan import EMPTY_PLAN
 from ui import shortcuts, theme
+from ui.plain_text import as_letters
 from ui.steering_words import any_on, attached_words, can_steer, live_evidence, live_words, place_words
 from ui.widgets.basics import Button, CopyButton, Dot, ElidedLabel, IconButton, Surface, add_all, column, line
 from ui.widgets.free_place import KEEP_CLEAR
@@ -151,7 +152,7 @@ class TopBar(Surface):
     def show_steering(self, now: Snapshot) -> None:
         """Name the attached SAEs and what steers; the switch works where something is set."""
         self.saes.value.set_text(attached_words(now))
-        self.saes.setToolTip("\n".join(place_words(place_of(each)) for each in now.state.attachments))
+        self.saes.setToolTip(as_letters("\n".join(place_words(place_of(each)) for each in now.state.attachments)))
         self.saes.dot.set_tone("good" if now.state.attachments else "quiet")
         self.steering.value.set_text(live_words(now))
         evidence = live_evidence(now)
