@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
 from engine.actions.experiments.words import NO_CLAIM as NO_CLAIM
 from engine.actions.experiments.words import features as features
+from engine.actions.experiments.words import has_circuit as has_circuit
+from engine.actions.experiments.words import path_of as path_of
 from engine.actions.experiments.words import report_words as report_words
+from engine.actions.experiments.words import since as since
 from engine.actions.experiments.words import strength as strength
 from engine.documents.evidence import rung_language
 from engine.errors import InvalidParameter
@@ -22,6 +26,15 @@ DEFAULT_STRENGTH = 1.0
 
 NOTHING = "nothing"
 _ONE = re.compile(r"#?(\d{1,18})(?:[:=]([-+]?(?:\d{1,9}(?:\.\d{0,20})?|\.\d{1,20})))?")
+
+
+def report_lines(report: Mapping[str, Any]) -> str:
+    """The text of a kept report as a client gets it; of a path, that of each step."""
+    text = f"Steering report: {report.get('text', '')}"
+    path = path_of(report)
+    if len(path) < 2:
+        return text
+    return "\n".join([text, *(f"{since(step, first=step is path[0])}: {step.get('text', '')}" for step in path)])
 
 
 def signed(value: float) -> str:
