@@ -25,6 +25,8 @@ DEFAULT_STRENGTH = 1.0
 """Of a feature that is added without one."""
 
 NOTHING = "nothing"
+_COMMA = re.compile(r"#?\d+[:=][-+]?\d+,\d+(?![\d:=.])", re.ASCII)
+"""A strength, a comma and a number without a strength of its own, with no blank between them."""
 _ONE = re.compile(r"#?(\d{1,18})(?:[:=]([-+]?(?:\d{1,9}(?:\.\d{0,20})?|\.\d{1,20})))?")
 
 
@@ -70,7 +72,13 @@ def live_words(now: Snapshot) -> str:
     """What steers a request without steering of its own, with λ."""
     state, report = now.state, now.plan.report
     if now.plan.is_empty:
-        return f"{NOTHING} (switched off)" if can_steer(now) and not any_on(now) else NOTHING
+        if can_steer(now) and not any_on(now):
+            return f"{NOTHING} (switched off)"
+        # What is in force at 0 adds nothing, and looks like nothing chosen.
+        at_zero = [f"circuit {one.name} at λ 0" for one in state.circuits if one.intensity == 0]
+        if state.profile is not None and state.profile.place is not None and state.profile.intensity == 0:
+            at_zero.append(f"{'cluster' if state.profile.is_cluster else 'profile'} {state.profile.name} at λ 0")
+        return f"{NOTHING} ({', '.join(at_zero)})" if at_zero else NOTHING
     names = {one.circuit_id: one.name for one in state.circuits}
     parts = [
         f"circuit {names.get(each.circuit_id, each.circuit_id)} · λ {strength(each.intensity)}"
@@ -104,9 +112,17 @@ def live_evidence(now: Snapshot) -> str:
 def parse_features(text: str) -> dict[int, float]:
     """``1234``, ``1234:2.5`` or ``1234=2.5``, separated by commas, spaces or lines, as index → strength.
 
-    Raises :class:`InvalidParameter` with the part that cannot be read, or a feature that is named twice.
+    Raises :class:`InvalidParameter` with the part that cannot be read or can be read in two ways, or a feature that is
+    named twice.
     """
     tidy = re.sub(r"\s*([:=])\s*", r"\1", text.replace("−", "-"))
+    if (unclear := _COMMA.search(tidy)) is not None:
+        whole, fraction = unclear[0].split(",")
+        raise InvalidParameter(
+            f"“{unclear[0]}” can be read in two ways: its comma may begin a fraction, or another feature.",
+            param="features",
+            remedy=f"Write {whole}.{fraction} for one strength, or a blank after the comma for two features.",
+        )
     found: dict[int, float] = {}
     for part in re.split(r"[\s,;]+", tidy):
         if not part:

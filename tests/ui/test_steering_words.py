@@ -19,13 +19,18 @@ from ui.steering_words import features, parse_features, report_words, scale_word
         ("1, 2:-3\n#7 = .5;9", {1: 1.0, 2: -3.0, 7: 0.5, 9: 1.0}),
         ("5 : −4", {5: -4.0}),
         ("0:0", {0: 0.0}),
+        ("1:2,3:4", {1: 2.0, 3: 4.0}),
+        ("1:2.5,3", {1: 2.5, 3: 1.0}),
+        ("1,2", {1: 1.0, 2: 1.0}),
     ],
 )
 def test_features_are_read(text: str, found: dict[int, float]) -> None:
     assert parse_features(text) == found
 
 
-@pytest.mark.parametrize("text", ["abc", "1:", "1:x", "-1", "1.5", "1:1e9", "1:nan", "1:2:3", "7, 7:2"])
+@pytest.mark.parametrize(
+    "text", ["abc", "1:", "1:x", "-1", "1.5", "1:1e9", "1:nan", "1:2:3", "7, 7:2", "1234:2,5", "1: -0,5", "3:1, 7:2,5"]
+)
 def test_what_is_no_feature_is_refused_in_words(text: str) -> None:
     with pytest.raises(InvalidParameter) as caught:
         parse_features(text)

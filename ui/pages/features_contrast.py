@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from PySide6.QtCore import Signal
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QBoxLayout, QDoubleSpinBox, QLineEdit, QPlainTextEdit, QWidget
+from PySide6.QtWidgets import QBoxLayout, QLineEdit, QPlainTextEdit, QWidget
 
 from engine.actions.experiments.contrasts import record_of_contrast
 from engine.actions.saes.contrast import DENSITY_CAP, Contrast, ContrastFeature, cluster_document
@@ -23,6 +23,7 @@ from ui.bridge import Bridge
 from ui.feature_facts import GENTLE
 from ui.widgets.basics import Button, Notice, column, inset_text, label, line
 from ui.widgets.feature_picker import density_words
+from ui.widgets.number_field import DecimalField
 from ui.widgets.rows_table import Column, RowsTable
 from ui.words import count, describe_error
 
@@ -104,7 +105,7 @@ class ContrastTab(QWidget):
         self._toward_a = True
         self.first = _texts("Texts A", "Texts with what you look for, one to a line")
         self.second = _texts("Texts B", "Texts without it, otherwise alike, one to a line")
-        self.cap = QDoubleSpinBox()
+        self.cap = DecimalField()
         self.cap.setRange(0.1, 100.0)
         self.cap.setDecimals(1)
         self.cap.setSuffix(" %")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from PySide6.QtCore import QRectF, Qt, QTimer, Signal
 from PySide6.QtGui import QPainter, QPaintEvent, QWheelEvent
-from PySide6.QtWidgets import QDoubleSpinBox, QFrame, QSlider
+from PySide6.QtWidgets import QFrame, QSlider
 
 from engine.library.records import FeatureLabel
 from engine.steering.strengths import STEERING_RANGE
 from ui import theme
 from ui.steering_words import reach_words, scale_words, strength
 from ui.widgets.basics import ElidedLabel, IconButton, column, label, line, pill, set_pill
+from ui.widgets.number_field import DecimalField
 
 TENTHS = 10
 """Slider steps to one unit of strength."""
@@ -53,7 +54,7 @@ class CentredSlider(QSlider):
         super().paintEvent(event)
 
 
-class StrengthField(QDoubleSpinBox):
+class StrengthField(DecimalField):
     """The strength as a number; the wheel scrolls the page."""
 
     def __init__(self) -> None:

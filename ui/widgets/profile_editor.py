@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from PySide6.QtCore import Qt, QTimer, Signal
-from PySide6.QtWidgets import QLineEdit, QPlainTextEdit, QSpinBox
+from PySide6.QtWidgets import QLineEdit, QPlainTextEdit
 
 from engine.errors import InvalidParameter
 from engine.library.names import PROFILE_NAME_LIMIT
@@ -16,6 +16,7 @@ from ui import theme
 from ui.steering_words import feature_lines, features, parse_features
 from ui.widgets.basics import Button, Card, Notice, column, inset_text, label, line
 from ui.widgets.choice import Choice
+from ui.widgets.number_field import WholeField
 from ui.words import describe_error
 
 DESCRIPTION_LIMIT = 500
@@ -69,7 +70,7 @@ class ProfileEditor(Card):
         self.description.setFixedHeight(60)
         self.sae = Choice(Qt.TextElideMode.ElideMiddle)
         self.sae.setAccessibleName("SAE of the profile")
-        self.layer = QSpinBox()
+        self.layer = WholeField()
         self.layer.setAccessibleName("Layer of the profile")
         self.layer.setRange(NO_LAYER, 999)
         self.layer.setSpecialValueText("any")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QSpinBox
 
 from engine.library.records import SaeRecord, SaeStatus
 from ui import shelf_words as words
 from ui.steering_words import sae_facts, sae_figures
 from ui.widgets.basics import Button, IconButton, inset_text, label, set_property
+from ui.widgets.number_field import WholeField
 from ui.widgets.shelf_row import ShelfRow
 from ui.words import count, megabytes
 
@@ -33,7 +33,7 @@ class SaeLine(ShelfRow):
         self.record = record
         self.figures = label("", "small", wrap=True)
         self.verdict = label("", "small", wrap=True)
-        self.layer = QSpinBox()
+        self.layer = WholeField()
         self.layer.setRange(-1, 999)
         self.layer.setSpecialValueText("layer?")
         self.layer.setPrefix("layer ")

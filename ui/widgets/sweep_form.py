@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QCheckBox, QComboBox, QDoubleSpinBox, QLineEdit, QPlainTextEdit, QSpinBox, QWidget
+from PySide6.QtWidgets import QCheckBox, QComboBox, QLineEdit, QPlainTextEdit, QWidget
 
 from engine.actions.sweeping.measures import topic_words
 from engine.actions.sweeping.settings import (
@@ -22,6 +22,7 @@ from ui.steering_words import features, strength
 from ui.sweep_words import INTENSITIES, PROMPTS, choice_words
 from ui.widgets.basics import column, inset_text, label, line
 from ui.widgets.choice import Choice
+from ui.widgets.number_field import DecimalField, WholeField
 
 PROMPTS_HEIGHT = 88
 TOPIC_HEIGHT = 76
@@ -48,20 +49,20 @@ class SweepForm(QWidget):
         self.plain = QCheckBox("Plain too")
         self.plain.setToolTip("Also ask without steering")
         self.plain.setChecked(True)
-        self.tokens = QSpinBox()
+        self.tokens = WholeField()
         self.tokens.setRange(1, MOST_TOKENS)
         self.tokens.setValue(40)
         self.tokens.setAccessibleName("Tokens per answer")
-        self.temperature = QDoubleSpinBox()
+        self.temperature = DecimalField()
         self.temperature.setRange(0.0, 2.0)
         self.temperature.setSingleStep(0.1)
         self.temperature.setDecimals(2)
         self.temperature.setSpecialValueText("greedy")
         self.temperature.setAccessibleName("Temperature; 0 is greedy")
-        self.seed = QSpinBox()
+        self.seed = WholeField()
         self.seed.setRange(0, 2_000_000_000)
         self.seed.setAccessibleName("Seed")
-        self.penalty = QDoubleSpinBox()
+        self.penalty = DecimalField()
         self.penalty.setRange(1.0, 2.0)
         self.penalty.setSingleStep(0.05)
         self.penalty.setDecimals(2)
