@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Literal
 
@@ -298,6 +298,8 @@ class RequestRecorded(Event):
     body. ``at`` is ISO 8601, UTC. ``side_call`` says what a chat client asked for beside the conversation (``title``,
     ``tags`` …), None for what a person asked. ``tokens_per_second`` counts from the first token on. ``error`` is a
     code.
+    ``steering`` is the report, of an answer that changed on its way with ``steering_path`` beside it: each steering as
+    ``{choice, token, steering}``, with the token it began at (0: while the prompt was read).
     ``cut_short``: the client left, or the server stopped, before the last byte.
     """
 
@@ -316,6 +318,7 @@ class RequestRecorded(Event):
     backend: str | None = None
     mode: str | None = None
     steering: str | None = None
+    steering_path: tuple[Mapping[str, Any], ...] = ()
     rung: int | None = None
     ignored_fields: tuple[str, ...] = ()
     prompt_tokens: int | None = None

@@ -225,7 +225,7 @@ class ChatSession(QObject):
         self.system_prompt = options.system_prompt
         self._turn = turn
         for message, _history, _plain in jobs:
-            pen = Pen(message, self._circuit_names, lambda: self._engine.desk.live_plan, self)
+            pen = Pen(message, self._circuit_names, self)
             pen.grown.connect(self._on_grown)
             pen.moved.connect(self._on_moved)
             pen.ended.connect(self._on_ended)

@@ -117,6 +117,7 @@ class MainWindow(QMainWindow):
         self._add_shortcuts()
         self.navigation.wanted.connect(self.show_page)
         self.bar.steering_wanted.connect(self.hand.switch_all)
+        self.bar.open_wanted.connect(self.show_page)
         self.hand.settled.connect(self.refresh_bar)
         bridge.event_arrived.connect(self._on_event)
         bridge.failed.connect(self._on_failed)

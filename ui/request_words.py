@@ -6,6 +6,7 @@ from datetime import datetime
 
 from engine.documents.evidence import rung_language
 from engine.events import RequestRecorded
+from ui.steering_words import since
 from ui.words import count
 
 KINDS = {
@@ -98,10 +99,23 @@ def details(entry: RequestRecorded) -> list[tuple[str, str]]:
         ("Tokens a second", None if entry.tokens_per_second is None else speed(entry)),
         ("Written by", None if entry.backend is None else _backend(entry)),
         ("Steering", entry.steering),
+        *_path(entry),
         ("Evidence", None if entry.rung is None else rung_language(entry.rung)),
         ("Ignored fields", ignored(entry) or None),
     ]
     return [(head, value) for head, value in rows if value]
+
+
+def _path(entry: RequestRecorded) -> list[tuple[str, str | None]]:
+    """Each steering of an answer that was turned while it was written."""
+    several = len({step["choice"] for step in entry.steering_path}) > 1
+    seen: set[object] = set()
+    rows: list[tuple[str, str | None]] = []
+    for step in entry.steering_path:
+        begun = since(step, first=step["choice"] not in seen)
+        seen.add(step["choice"])
+        rows.append((f"{begun}, choice {step['choice']}" if several else begun, str(step["steering"])))
+    return rows
 
 
 def as_text(entry: RequestRecorded) -> str:

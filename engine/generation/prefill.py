@@ -139,7 +139,7 @@ class Prefill:
         assert lane.store is not None
         siblings = lane.running.choices_left(lane.prompt) if backend.capabilities.batching else 0
         self._reuse.keep_prompt(lane, backend, lane.store)
-        past = PromptPast(lane.store, logits, 1 + siblings, lane.read_under)
+        past = PromptPast(lane.store, logits, 1 + siblings, lane.read_under, lane.path)
         lane.store = None
         lane.running.reading.discard(lane.prompt)
         if siblings:

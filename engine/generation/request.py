@@ -18,6 +18,7 @@ from engine.errors import InvalidParameter, MillmError
 from engine.generation.errors import ResponseFormatUnsupported
 from engine.generation.response_format import ResponseFormat
 from engine.monitor.activation_spec import ActivationSpec
+from engine.steering.path import NO_PATH, SteeringPath
 from engine.steering.report import NO_STEERING, SteeringReport
 from engine.steering.request import FOLLOW_LIVE, SteeringRequest
 
@@ -293,12 +294,15 @@ class TextDelta(Delta):
 
 @dataclass(frozen=True)
 class ChoiceFinished(Delta):
-    """Choice ``index`` ended. All its text was sent before. ``cumulative_logprob`` ranks ``best_of``."""
+    """Choice ``index`` ended. All its text was sent before. ``cumulative_logprob`` ranks ``best_of``; ``path`` is what
+    steered it from its first token to its last.
+    """
 
     index: int
     reason: FinishReason
     completion_tokens: int
     cumulative_logprob: float = 0.0
+    path: SteeringPath = NO_PATH
 
 
 @dataclass(frozen=True)
@@ -323,9 +327,10 @@ class RequestFailed(Delta):
     """The last delta of a request that did not; a cancelled one ends with ``RequestCancelled``.
 
     ``steering`` is what was really added up to then, and ``rung`` the evidence rung that may be claimed for it: what
-    was written before the end was written under it.
+    was written before the end was written under it. ``paths`` are those of the choices that had begun, by index.
     """
 
     error: MillmError
     steering: SteeringReport = NO_STEERING
     rung: int | None = None
+    paths: Mapping[int, SteeringPath] = field(default_factory=dict)

@@ -327,6 +327,7 @@ class Scheduler:
         backend = self._require_backend()
         # A lane that shares what a sibling has read has its prompt behind it too.
         lane.fed, lane.read_under = len(lane.prompt_ids), past.read_under
+        lane.follow(past.path)
         try:
             past.users_left -= 1
             last_user = past.users_left == 0

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from engine.events import RequestRecorded
 from engine.steering.live import ServingCircuit
 from tests.contract.raw import RawRequest
 from tests.contract.stage import CHAT, INTENSITY, RUNG, STEERING, TEXT, Stage, inline, stream_body
@@ -89,6 +90,28 @@ def test_changed_is_in_the_header_of_a_whole_answer(stage: Stage) -> None:
         wait_until(lambda: stage.engine.generation.stats().in_flight == 1, "it to run")
         stage.engine.desk.clear(PLACE)
         assert follows.result().headers[STEERING] == "none;changed"
+
+
+def test_the_log_of_requests_tells_each_steering_of_an_answer_that_was_turned(stage: Stage) -> None:
+    stage.attach()
+    heard: list[RequestRecorded] = []
+    stage.engine.events.subscribe(lambda event: heard.append(event), RequestRecorded)  # type: ignore[arg-type]
+    turned = Stream(stage)
+    turned.begin()
+    with stage.paused():
+        stage.engine.desk.set_values(PLACE, {30: 150.0})
+    _text, report = turned.finish()
+    wait_until(lambda: any(each.status is not None for each in heard), "it to end")
+    (entry,) = (each for each in heard if each.status is not None)
+    first, second = entry.steering_path
+    assert (first["choice"], first["token"], first["steering"]) == (0, 0, "none")
+    assert (second["choice"], second["steering"]) == (0, report.removesuffix(";changed"))
+    assert 1 < second["token"] <= LONG
+    assert (entry.steering, entry.rung) == (report, None)
+    whole = stage.ask(max_tokens=2)
+    assert whole.status_code == 200
+    wait_until(lambda: sum(each.status is not None for each in heard) == 2, "the second to end")
+    assert heard[-1].steering_path == ()
 
 
 def test_a_failure_leaves_live_steering_as_it_is(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

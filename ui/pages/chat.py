@@ -82,6 +82,7 @@ class ChatPage(ChatFrame):
         self.messages.colour.connect(self._toggle_colours)
         self.messages.keep.connect(self._keep_record)
         self.compare_button.clicked.connect(self.set_comparing)
+        self.strip.released.connect(self.focus_input)
         self.lens.feature_changed.connect(self._recolour)
         self.lens.coloured.connect(self._show_colours)
         self.records.kept.connect(self._on_kept)

@@ -23,8 +23,8 @@ from ui.bridge import Bridge
 from ui.feature_facts import GENTLE
 from ui.widgets.basics import Button, Notice, column, inset_text, label, line
 from ui.widgets.feature_picker import density_words
+from ui.widgets.number_field import DecimalField
 from ui.widgets.rows_table import Column, RowsTable
-from ui.widgets.steady import NumberBox
 from ui.words import count, describe_error
 
 TRIED = 3
@@ -105,7 +105,7 @@ class ContrastTab(QWidget):
         self._toward_a = True
         self.first = _texts("Texts A", "Texts with what you look for, one to a line")
         self.second = _texts("Texts B", "Texts without it, otherwise alike, one to a line")
-        self.cap = NumberBox()
+        self.cap = DecimalField()
         self.cap.setRange(0.1, 100.0)
         self.cap.setDecimals(1)
         self.cap.setSuffix(" %")

@@ -73,9 +73,9 @@ class ChatFrame(Surface):
         self.set_comparing(False)
 
     def set_comparing(self, on: bool) -> None:
-        """Give two answers side by side their room, and show what steers one of them."""
+        """Give two answers side by side their room, and say which of them the dial turns."""
         self.compare_button.setChecked(on)
-        self.strip.setVisible(on)
+        self.strip.set_comparing(on)
         self.messages.set_wide(on)
         self._under.setMaximumWidth((WIDE_COLUMN if on else COLUMN_WIDTH) + 2 * theme.M)
         self._middle = COMPARE_MIN if on else MIDDLE_MIN

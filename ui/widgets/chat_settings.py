@@ -16,7 +16,8 @@ from engine.errors import InvalidParameter
 from ui import theme
 from ui.chat_state import ChatOptions, parse_seed
 from ui.widgets.basics import Button, Surface, column, inset_text, label, line, rule, set_property
-from ui.widgets.steady import NumberBox, Slider, WholeBox
+from ui.widgets.number_field import DecimalField, WholeField
+from ui.widgets.steady import Slider
 from ui.words import count
 
 PANEL_WIDTH = 290
@@ -37,7 +38,7 @@ class ChatSettings(Surface):
         self.system.setAccessibleName("System prompt")
         self.system.setTabChangesFocus(True)
         self.system.setFixedHeight(120)
-        self.temperature = NumberBox()
+        self.temperature = DecimalField()
         self.temperature.setRange(0.0, 2.0)
         self.temperature.setSingleStep(0.05)
         self.temperature.setAccessibleName("Temperature")
@@ -45,7 +46,7 @@ class ChatSettings(Surface):
         self.slider = Slider()
         self.slider.setRange(0, 200)
         self.slider.setAccessibleName("Temperature")
-        self.length = WholeBox()
+        self.length = WholeField()
         self.length.setRange(0, 1_000_000)
         self.length.setSpecialValueText("Automatic")
         self.length.setSuffix(" tokens")

@@ -12,7 +12,7 @@ from ui.feature_facts import GENTLE, FeatureFacts, visible
 from ui.steering_words import strength
 from ui.widgets.basics import Button, Card, column, inset_text, label, line
 from ui.widgets.feature_picker import confidence_words, density_words, number_words
-from ui.widgets.steady import NumberBox
+from ui.widgets.number_field import DecimalField
 
 SHOWN = 8
 """Tokens of this session that are listed."""
@@ -36,7 +36,7 @@ class FeatureDetail(Card):
         self.figures = label("", "small", wrap=True)
         self.tokens = label("", "small", wrap=True, selectable=True)
         self.others = label("", "small", wrap=True, selectable=True)
-        self.multiple = NumberBox()
+        self.multiple = DecimalField()
         self.multiple.setDecimals(2)
         self.multiple.setFixedWidth(168)
         self.multiple.setAccessibleName("How much is added")

@@ -12,7 +12,8 @@ from ui import theme
 from ui.plain_text import as_letters
 from ui.steering_words import reach_words, scale_words, strength
 from ui.widgets.basics import ElidedLabel, IconButton, column, label, line, pill, set_pill
-from ui.widgets.steady import NumberBox, Slider
+from ui.widgets.number_field import DecimalField
+from ui.widgets.steady import Slider
 
 TENTHS = 10
 """Slider steps to one unit of strength."""
@@ -53,7 +54,7 @@ class CentredSlider(Slider):
         super().paintEvent(event)
 
 
-class StrengthField(NumberBox):
+class StrengthField(DecimalField):
     """The strength as a number; the wheel scrolls the page."""
 
     turned_by_wheel = False

@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QBoxLayout, QFrame, QHBoxLayout, QSizePolicy, QWid
 from ui import theme
 from ui.chat_state import ChatMessage
 from ui.plain_text import as_letters
-from ui.steering_words import report_words
+from ui.steering_words import report_lines, report_words
 from ui.widgets.basics import CopyButton, ElidedLabel, IconButton, column, label, line
 from ui.widgets.flow_text import FlowText
 from ui.widgets.markdown_view import MarkdownView
@@ -70,7 +70,7 @@ def _tooltip(details: dict[str, object]) -> str:
         rows.append(f"Temperature: {sampling.get('temperature')}, seed: {'random' if seed is None else seed}")
     steering = details.get("steering")
     if isinstance(steering, dict):
-        rows.append(f"Steering report: {steering.get('text')}")
+        rows.append(report_lines(steering))
     notes = details.get("notes")
     if isinstance(notes, list):
         rows.extend(str(note) for note in notes)

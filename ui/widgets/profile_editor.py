@@ -16,7 +16,7 @@ from ui import theme
 from ui.steering_words import feature_lines, features, parse_features
 from ui.widgets.basics import Button, Card, Notice, column, inset_text, label, line
 from ui.widgets.choice import Choice
-from ui.widgets.steady import WholeBox
+from ui.widgets.number_field import WholeField
 from ui.words import describe_error
 
 DESCRIPTION_LIMIT = 500
@@ -70,7 +70,7 @@ class ProfileEditor(Card):
         self.description.setFixedHeight(60)
         self.sae = Choice(Qt.TextElideMode.ElideMiddle)
         self.sae.setAccessibleName("SAE of the profile")
-        self.layer = WholeBox()
+        self.layer = WholeField()
         self.layer.setAccessibleName("Layer of the profile")
         self.layer.setRange(NO_LAYER, 999)
         self.layer.setSpecialValueText("any")

@@ -8,8 +8,8 @@ from engine.library.records import SaeRecord, SaeStatus
 from ui import shelf_words as words
 from ui.steering_words import sae_facts, sae_figures
 from ui.widgets.basics import Button, IconButton, inset_text, label, set_property
+from ui.widgets.number_field import WholeField
 from ui.widgets.shelf_row import ShelfRow
-from ui.widgets.steady import WholeBox
 from ui.words import count, megabytes
 
 LAYER_WIDTH = 96
@@ -33,7 +33,7 @@ class SaeLine(ShelfRow):
         self.record = record
         self.figures = label("", "small", wrap=True)
         self.verdict = label("", "small", wrap=True)
-        self.layer = WholeBox()
+        self.layer = WholeField()
         self.layer.setRange(-1, 999)
         self.layer.setSpecialValueText("layer?")
         self.layer.setPrefix("layer ")

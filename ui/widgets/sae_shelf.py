@@ -12,7 +12,7 @@ from engine.steering.live import Place
 from ui import theme
 from ui.steering_words import sae_facts, sae_figures
 from ui.widgets.basics import Button, Card, ElidedLabel, Notice, column, inset_text, label, line, pill
-from ui.widgets.steady import WholeBox
+from ui.widgets.number_field import WholeField
 
 SPIN_WIDTH = 64
 
@@ -28,7 +28,7 @@ class SaeRow(QFrame):
         self.setObjectName("row")
         self.record = record
         self.figures = label(sae_figures(record), "small", wrap=True)
-        self.layer: WholeBox | None = None
+        self.layer: WholeField | None = None
         self.button: Button | None = None
         text = column(spacing=1)
         text.addWidget(ElidedLabel(record.name or record.id, "strong", Qt.TextElideMode.ElideMiddle))
@@ -48,7 +48,7 @@ class SaeRow(QFrame):
             layout.addWidget(self.button)
         elif record.status is not SaeStatus.ERROR:
             if record.trained_layer is None:
-                self.layer = WholeBox()
+                self.layer = WholeField()
                 self.layer.setPrefix("layer ")
                 self.layer.setFixedWidth(SPIN_WIDTH + 16)
                 self.layer.setAccessibleName(f"Layer for {record.id}")

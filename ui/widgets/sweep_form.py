@@ -24,7 +24,7 @@ from ui.steering_words import features, push_words, strength
 from ui.sweep_words import INTENSITIES, PROMPTS, choice_words
 from ui.widgets.basics import column, inset_text, label, line
 from ui.widgets.choice import Choice
-from ui.widgets.steady import NumberBox, WholeBox
+from ui.widgets.number_field import DecimalField, WholeField
 
 PROMPTS_HEIGHT = 88
 TOPIC_HEIGHT = 76
@@ -51,20 +51,20 @@ class SweepForm(QWidget):
         self.plain = QCheckBox("Plain too")
         self.plain.setToolTip("Also ask without steering")
         self.plain.setChecked(True)
-        self.tokens = WholeBox()
+        self.tokens = WholeField()
         self.tokens.setRange(1, MOST_TOKENS)
         self.tokens.setValue(40)
         self.tokens.setAccessibleName("Tokens per answer")
-        self.temperature = NumberBox()
+        self.temperature = DecimalField()
         self.temperature.setRange(0.0, 2.0)
         self.temperature.setSingleStep(0.1)
         self.temperature.setDecimals(2)
         self.temperature.setSpecialValueText("greedy")
         self.temperature.setAccessibleName("Temperature; 0 is greedy")
-        self.seed = WholeBox()
+        self.seed = WholeField()
         self.seed.setRange(0, 2_000_000_000)
         self.seed.setAccessibleName("Seed")
-        self.penalty = NumberBox()
+        self.penalty = DecimalField()
         self.penalty.setRange(1.0, 2.0)
         self.penalty.setSingleStep(0.05)
         self.penalty.setDecimals(2)

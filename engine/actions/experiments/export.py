@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from engine.actions.experiments.contrasts import KeptContrast, KeptDifference, contrast_of
 from engine.actions.experiments.sweeps import sweep_of
-from engine.actions.experiments.words import report_words
+from engine.actions.experiments.words import path_of, report_words, since, step_words
 from engine.actions.sweeping import export as sweeping
 from engine.errors import InvalidParameter
 from engine.library.records import ExperimentRecord, RecordKind
@@ -37,19 +37,21 @@ def as_csv(record: ExperimentRecord) -> str:
     return sweeping.as_csv(sweep_of(record), record.versions)
 
 
-def steered_words(record: ExperimentRecord) -> str:
-    """What steered the steered side, in words."""
-    return report_words({"steering": record.steering, "rung": record.evidence.get("rung")}) or "not steered"
+def steered_words(record: ExperimentRecord, *, every_step: bool = False) -> str:
+    """What steered the steered side, in words; ``every_step`` of a long path, where it was turned often."""
+    details = {"steering": record.steering, "rung": record.evidence.get("rung")}
+    return report_words(details, every_step=every_step) or "not steered"
 
 
 def setting_rows(record: ExperimentRecord) -> list[tuple[str, str]]:
     """What was set, for a person."""
     given = record.settings
     longest = given.get("max_tokens")
+    report = "Steering report" if len(path_of(record.steering)) < 2 else "Steering report, at its end"
     rows = [
         ("Model", record.model),
-        ("Steered side", steered_words(record)),
-        ("Steering report", str(record.steering.get("text", ""))),
+        ("Steered side", steered_words(record, every_step=True)),
+        (report, str(record.steering.get("text", ""))),
     ]
     if record.evidence.get("language"):
         rows.append(("Evidence", str(record.evidence["language"])))
@@ -81,19 +83,36 @@ def as_markdown(record: ExperimentRecord) -> str:
         parts += [f"## {head}", "", _quoted(text), "", f"*{_ending(details)}*", ""]
     parts += ["## Settings", "", "| | |", "|---|---|"]
     parts += [f"| {name} | {_cell(value)} |" for name, value in setting_rows(record)]
-    strengths = [
-        f"- {item.get('sae', item.get('id', ''))}, layer {item.get('layer', '–')}: "
-        + ", ".join(f"#{index} {value:g}" for index, value in item["strengths"].items())
-        for item in record.steering.get("items", [])
-        if item.get("strengths")
-    ]
-    if strengths:
-        parts += ["", "## Strengths added", "", *strengths]
+    parts += steering_lines(record.steering, "##")
     earlier = record.settings.get("earlier_turns") or []
     if earlier:
         parts += ["", "## Messages before", ""]
         parts += [f"**{turn['role']}**\n\n{_quoted(str(turn['content']))}\n" for turn in earlier]
     return "\n".join(parts).rstrip() + "\n"
+
+
+def steering_lines(report: Mapping[str, Any], level: str) -> list[str]:
+    """The strengths that were added, for Markdown under a heading of ``level``; of a path, those of each step."""
+    path = path_of(report)
+    if len(path) < 2:
+        strengths = _strengths(report.get("items", []))
+        return ["", f"{level} Strengths added", "", *strengths] if strengths else []
+    lines = ["", f"{level} Steering path", ""]
+    for step in path:
+        lines.append(f"- {since(step, first=step is path[0])}: {step_words(step)}")
+        lines += [f"  {line}" for line in _strengths(step.get("items", []))]
+    if report.get("path_left_out"):
+        lines.append(f"- {report['path_left_out']} steps before the last one were not kept")
+    return lines
+
+
+def _strengths(items: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [
+        f"- {item.get('sae', item.get('id', ''))}, layer {item.get('layer', '–')}: "
+        + ", ".join(f"#{index} {value:g}" for index, value in item["strengths"].items())
+        for item in items
+        if item.get("strengths")
+    ]
 
 
 def contrast_rows(record: ExperimentRecord, found: KeptContrast) -> list[tuple[str, str]]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine.actions.steering.activation import (
+    AT_ZERO,
     clamp_warnings,
     holds_live_keys,
     live_claims,
@@ -209,7 +210,10 @@ def _serve_in_full(change: Change, candidate: Candidate, asked: object) -> _Serv
     ]
     steered = change.desk.serve_circuit(_serving(change, candidate, authored, intensity))
     mark_composed(change)
-    return _Served(ServingMode.FULL, intensity, steered, (*warnings, *clamp_warnings(steered)))
+    warnings += clamp_warnings(steered)
+    if intensity == 0:
+        warnings.append(AT_ZERO)
+    return _Served(ServingMode.FULL, intensity, steered, tuple(warnings))
 
 
 def _serving(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -182,12 +183,24 @@ def means(cells: Iterable[CellResult], intensities: Sequence[float]) -> tuple[Co
     return tuple(found)
 
 
+_ONE_COMMA = re.compile(r"[-+−]?\d{1,6},\d{1,6}", re.ASCII)
+"""Two numbers with a comma and no blank between them."""
+
+
 def parse_intensities(text: str) -> tuple[float, ...]:
     """Values as a person writes them: ``0.5, 1, 1.5``, or from–to–step as ``0..2 by 0.25`` or ``0-2/0.25``.
 
-    Raises :class:`InvalidParameter` with the part that cannot be read.
+    Raises :class:`InvalidParameter` with the part that cannot be read, or can be read in two ways.
     """
     found: list[float] = []
+    for word in text.split():
+        if _ONE_COMMA.fullmatch(word.rstrip(";")):
+            point = word.rstrip(";").replace(",", ".")
+            raise InvalidParameter(
+                f"“{word}” can be read as {point} or as two values of λ.",
+                param="intensities",
+                remedy=f"Write {point}, or a blank after the comma.",
+            )
     tidy = text.replace("…", "..").replace("–", "-").replace(";", ",").replace("−", "-")
     for part in (piece.strip() for piece in tidy.split(",")):
         if not part:
