@@ -48,7 +48,7 @@ def cluster_facts(view: ClusterView) -> str:
         parts.append(record.model_id)
     if summary.budget_b is not None:
         by = "" if summary.formula_id is None else f" by {summary.formula_id}"
-        parts.append(f"B {strength(summary.budget_b)}{by}")
+        parts.append(f"budget B {strength(summary.budget_b)}{by}")
     elif summary.formula_id is not None:
         parts.append(f"strengths by {summary.formula_id}")
     return " · ".join(parts)

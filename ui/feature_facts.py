@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from engine.engine import Engine
@@ -57,20 +57,6 @@ def visible(token: str) -> str:
     return words if words.strip(" ") else "·" * max(1, len(words))
 
 
-def typical_norm(engine: Engine, attachment: Attachment) -> float | None:
-    """The residual stream's median norm, where the SAE was measured at this layer of the resident model. Reads rows."""
-    resident = engine.shelf.resident
-    if resident is None:
-        return None
-    quality = engine.saes.get(attachment.sae_id).config.get("quality")
-    if not isinstance(quality, Mapping):
-        return None
-    if (quality.get("layer"), quality.get("model_name")) != (attachment.layer, resident.record.name):
-        return None
-    median = quality.get("median_norm")
-    return float(median) if isinstance(median, int | float) and median > 0 else None
-
-
 def facts_of(engine: Engine, attachment: Attachment, index: int) -> FeatureFacts:
     """Everything about one feature. Reads the library; for a background thread."""
     sae_id, layer = attachment.sae_id, attachment.layer
@@ -80,7 +66,7 @@ def facts_of(engine: Engine, attachment: Attachment, index: int) -> FeatureFacts
         index,
         engine.library.labels.get(sae_id, index),
         float(attachment.sae.delta({index: 1.0}).norm()),
-        typical_norm(engine, attachment),
+        engine.saes.typical_norm(sae_id, layer),
         seen_tokens(engine, engine.monitor.peaks_of(sae_id, layer, index).peaks),
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from engine.actions.experiments.words import NO_CLAIM as NO_CLAIM
 from engine.actions.experiments.words import features as features
@@ -15,11 +15,16 @@ from engine.library.records import SaeRecord
 from engine.steering.desk import Snapshot
 from engine.steering.dial import shortest_decimal
 from engine.steering.live import Place
+from engine.steering.push import Push, told
 from engine.steering.report import ManualItem, ProfileItem
 
 DEFAULT_STRENGTH = 1.0
 """Of a feature that is added without one."""
 
+PUSH_TIP = (
+    "All features of a layer are summed into one vector. It is as long as their strengths together only where they "
+    "point the same way."
+)
 NOTHING = "nothing"
 _ONE = re.compile(r"#?(\d{1,18})(?:[:=]([-+]?(?:\d{1,9}(?:\.\d{0,20})?|\.\d{1,20})))?")
 
@@ -156,8 +161,13 @@ def _figures(l0: float | None, explained: float | None) -> str:
 
 
 def scale_words(value: float, row_norm: float, typical: float) -> str:
-    """How long the added vector is beside the stream's own: 0.4 × typical norm."""
+    """How long what one feature adds is beside the stream's own: 0.4 × typical norm."""
     return f"{abs(value) * row_norm / typical:.2g} × typical norm"
+
+
+def push_words(pushes: Sequence[Push], intensity: float) -> str:
+    """How long the vectors are that a set adds at ``intensity``, layer by layer; empty where none is known."""
+    return f"Length of what is added at λ {strength(intensity)}: {told(pushes)}" if pushes else ""
 
 
 def reach_words(value: float, greatest: float) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from engine.saes.attachment import Attachment
 from engine.steering.errors import SteeringInvalid
 from engine.steering.hashing import plan_digest
+from engine.steering.push import length_of, summed
 from engine.steering.report import NO_STEERING, SteeringReport
 from engine.steering.strengths import SteeredSet
 
@@ -54,6 +55,7 @@ class SteeringPlan:
     Attributes:
         sets: What is added, one set per steered SAE.
         deltas: Layer → ``[d_model]``, the sum of that layer's sets, in the stream's dtype and device.
+        lengths: Layer → Euclidean length of that vector, as it is added.
         digest: Key for caches: equal digests add equal vectors at equal positions. Empty for the empty plan.
         report: What is said about it.
         rung: The evidence rung that may be claimed, None where none may: not the same as 0.
@@ -66,6 +68,7 @@ class SteeringPlan:
     report: SteeringReport = NO_STEERING
     rung: int | None = None
     version: int = 0
+    lengths: Mapping[int, float] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def is_empty(self) -> bool:
@@ -99,11 +102,7 @@ def build_plan(
         return SteeringPlan(report=report, rung=rung, version=version)
     import torch
 
-    places = {(each.sae_id, each.layer): each.sae for each in attachments}
-    sums: dict[int, Tensor] = {}
-    for each in sorted(kept, key=lambda one: (one.layer, one.sae_id)):
-        delta = places[each.sae_id, each.layer].delta(each.values).to(stream.device)
-        sums[each.layer] = sums[each.layer] + delta if each.layer in sums else delta
+    sums = summed(kept, attachments, stream.device)
     deltas = {layer: total.to(stream.dtype) for layer, total in sums.items()}
     for layer, delta in deltas.items():
         if not bool(torch.isfinite(delta).all()):
@@ -112,16 +111,18 @@ def build_plan(
                 f"({str(stream.dtype).removeprefix('torch.')}).",
                 remedy="Lower the strengths, or load the model with DTYPE=float32.",
             )
+    here = {layer: delta.detach().to("cpu").contiguous() for layer, delta in deltas.items()}
     digest = plan_digest(
-        {layer: _raw(delta) for layer, delta in deltas.items()},
+        {layer: _raw(delta) for layer, delta in here.items()},
         position_rule=stream.position_rule,
         model_id=stream.model_name,
         dtype=str(stream.dtype),
     )
-    return SteeringPlan(kept, MappingProxyType(deltas), digest, report, rung, version)
+    lengths = MappingProxyType({layer: length_of(delta) for layer, delta in here.items()})
+    return SteeringPlan(kept, MappingProxyType(deltas), digest, report, rung, version, lengths)
 
 
 def _raw(tensor: Tensor) -> bytes:
     import torch
 
-    return tensor.detach().to("cpu").contiguous().view(torch.uint8).numpy().tobytes()
+    return tensor.view(torch.uint8).numpy().tobytes()

@@ -53,10 +53,15 @@ class DifferenceAnswer(TypedDict):
 
 
 class ContrastClusterAnswer(TypedDict):
-    """A cluster document of what was found, and what became of it where it was to be stored."""
+    """A cluster document of what was found, and what became of it where it was to be stored.
+
+    ``length`` is that of the vector it adds at intensity 1, ``share`` the same as a share of the typical norm.
+    """
 
     document: dict[str, Any]
     stored: ImportItemAnswer | None
+    length: float
+    share: float
 
 
 class ContrastAnswer(TypedDict):

@@ -78,7 +78,10 @@ class ReadBody(BodyPlace):
 
 
 class ContrastCluster(Body):
-    """A cluster of what was found: the named features of one side, or the first ``count`` of it."""
+    """A cluster of what was found: the named features of one side, or the first ``count`` of it.
+
+    ``total`` is what their strengths sum to, each in lengths of its decoder row, as a share of the typical norm.
+    """
 
     name: Annotated[str, Field(min_length=1, max_length=120)]
     side: Side = "a"
@@ -200,7 +203,13 @@ def _contrast(context: ServerContext, found: Contrast, wanted: ContrastCluster |
             found, wanted.name, side=wanted.side, features=wanted.features, count=wanted.count, total=wanted.total
         )
         stored = engine.clusters.import_document(json.dumps(document).encode()).results[0] if wanted.save else None
-        cluster = {"document": document, "stored": stored}
+        told = document["budget"]["constants"]
+        cluster = {
+            "document": document,
+            "stored": stored,
+            "length": told["length"],
+            "share": told["length_over_median_norm"],
+        }
     return {
         "sae_id": found.sae_id,
         "layer": found.layer,

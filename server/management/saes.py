@@ -252,6 +252,23 @@ def _attachments(app: Quart, context: ServerContext) -> None:
         return await monitoring.configure(context)
 
 
+class AddedLayer(TypedDict):
+    """The vector that is added after one block: the sum of all that steers there, which is seldom as long as its
+    strengths together. ``share`` is its length in layers' typical (median) norms, null where that was not measured.
+    """
+
+    layer: int
+    length: float
+    typical_norm: float | None
+    share: float | None
+
+
+class AddedAnswer(TypedDict):
+    """What is added to an answer without steering of its own, by rising layer."""
+
+    layers: list[AddedLayer]
+
+
 def _steering(app: Quart, context: ServerContext) -> None:
     saes = context.engine.saes
 
@@ -260,6 +277,27 @@ def _steering(app: Quart, context: ServerContext) -> None:
     async def steering() -> Response:
         place = read_query(Place)
         return success(await context.quick(lambda: saes.steering_view(place.sae_id, place.layer)))
+
+    @app.get("/api/saes/steering/added")
+    @describe("How long the vectors are that steer now, layer by layer.", query=NoQuery, data=AddedAnswer)
+    async def added() -> Response:
+        read_query(NoQuery)
+
+        def look() -> dict[str, Any]:
+            found = saes.pushes(context.engine.desk.live_plan.sets)
+            return {
+                "layers": [
+                    {
+                        "layer": each.layer,
+                        "length": each.length,
+                        "typical_norm": each.typical_norm,
+                        "share": each.share,
+                    }
+                    for each in found
+                ]
+            }
+
+        return success(await context.quick(look))
 
     @app.post("/api/saes/steering")
     @describe("Set one feature's strength.", query=NoQuery, body=StrengthBody, data=SteeringView, errors=(400, 409))

@@ -96,9 +96,9 @@ def test_an_older_pack_is_upgraded_and_a_persons_own_stays(engine: Engine, tmp_p
     engine.saes.save_set("my set", [(ids[2], 20)])
     hashes = {each.id: each.files_sha256 for each in engine.saes.list()}
     found = content_of(engine.library.path)
-    assert (found.standing, found.version, found.here) == (Standing.OLDER, "2", "3")
+    assert (found.standing, found.version, found.here) == (Standing.OLDER, "2", "4")
     assert found.in_words == (
-        "but its demo pack is older (version 2, this program has version 3); to upgrade: demo install"
+        "but its demo pack is older (version 2, this program has version 4); to upgrade: demo install"
     )
     assert install_content(engine)
     rows = _rows(engine)
@@ -141,13 +141,14 @@ def test_what_a_library_remembers_is_told_apart() -> None:
     digest = digest_of(pack_folder())
     for remembered, standing in (
         (None, Standing.MISSING),
-        ({"digest": "", "version": "3"}, Standing.UNFINISHED),
+        ({"digest": "", "version": "4"}, Standing.UNFINISHED),
         ({"digest": "0"}, Standing.OLDER),
         ({"digest": "0", "version": "2"}, Standing.OLDER),
-        ({"digest": "0", "version": "3"}, Standing.OTHER),
+        ({"digest": "0", "version": "3"}, Standing.OLDER),
         ({"digest": "0", "version": "4"}, Standing.OTHER),
+        ({"digest": "0", "version": "5"}, Standing.OTHER),
         ({"digest": "0", "version": "x"}, Standing.OTHER),
-        ({"digest": digest, "version": "3"}, Standing.CURRENT),
+        ({"digest": digest, "version": "4"}, Standing.CURRENT),
         ({"digest": digest}, Standing.CURRENT),
     ):
         content = compare(remembered, pack_folder())
@@ -179,3 +180,27 @@ def test_a_run_cut_short_is_finished_by_the_next(engine: Engine) -> None:
     assert install_content(engine)
     assert is_installed(engine.library)
     assert len(_rows(engine)["saes"]) == 3
+
+
+def test_what_the_clusters_say_they_add_is_the_length_of_the_vector() -> None:
+    """Worked out from the shipped decoder rows with numpy, not with the code that wrote the words."""
+    lengths = {}
+    for path in sorted((pack_folder() / "clusters").glob("*.cluster.json")):
+        document = json.loads(path.read_text(encoding="utf-8"))
+        rows = load_file(pack_folder() / "saes" / f"layer_{document['sae']['layer']}" / "sae_weights.safetensors")
+        decoder = rows["W_dec"].float().numpy().astype("float64")
+        vector = sum(each["strength"] * decoder[each["feature_idx"]] for each in document["members"])
+        length = lengths[path.name.split(".")[0]] = float((vector**2).sum() ** 0.5)
+        constants = document["budget"]["constants"]
+        assert constants["length"] == pytest.approx(length, abs=0.006)
+        assert f"the vector they add is {length:.1f} long" in document["narrative"]
+        assert f"{constants['length_over_median_norm']:.2f} of the layer's median norm" in document["narrative"]
+        assert length < document["budget"]["B"] - 10
+    assert lengths == {
+        "food": pytest.approx(33.83, abs=0.01),
+        "medicine": pytest.approx(37.04, abs=0.01),
+        "money": pytest.approx(34.78, abs=0.01),
+        "music": pytest.approx(40.82, abs=0.01),
+        "religion": pytest.approx(40.44, abs=0.01),
+        "sea": pytest.approx(38.96, abs=0.01),
+    }

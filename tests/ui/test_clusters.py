@@ -172,8 +172,13 @@ def test_remarks_and_facts_are_shown(page: ClustersPage, engine: Engine, qtbot: 
     imported(page, qtbot, cluster(members=[member(1, 150.0, label="ships"), member(2, 6.0, sign=-1)]))
     until(qtbot, lambda: page.card.remarks.words())
     assert page.card.remarks.words() == ("At intensity 1.75 these strengths are clamped to ±200: #1 (150).",)
-    assert page.card.facts.text() == "token “quay” · 2 features · layer 1 · acme/tiny · B 18.5 by demo@1"
+    assert page.card.facts.text() == "token “quay” · 2 features · layer 1 · acme/tiny · budget B 18.5 by demo@1"
     assert page.card.members.texts() == ["#1  ships  +150", "#2  inland  −6"]
+    # At λ 0.5: 75 times row 1 less 3 times row 2; the made SAE's rows have length 1 and are not at right angles.
+    sae = engine.desk.attachment("sae-one").sae
+    vector = 75.0 * sae.decoder_row(1) - 3.0 * sae.decoder_row(2)
+    told = f"Length of what is added at λ 0.5: {float(vector.norm()):.3g} at layer 1"
+    until(qtbot, lambda: page.card.push.text().startswith(told))
     assert page.card.narrative.text.text() == "Words of the sea."
 
 

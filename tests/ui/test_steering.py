@@ -52,6 +52,16 @@ def add(card: AttachmentCard, qtbot: QtBot, text: str) -> None:
     qtbot.keyClick(card.field, Qt.Key.Key_Return)
 
 
+def test_the_card_tells_how_long_the_sum_of_its_features_is(stage: Stage, card: AttachmentCard, qtbot: QtBot) -> None:
+    add(card, qtbot, "3:3, 4:4")
+    sae = stage.engine.desk.attachment("made-sae").sae
+    length = float((3.0 * sae.decoder_row(3) + 4.0 * sae.decoder_row(4)).norm())
+    until(qtbot, lambda: f"adds {length:.3g} in all" in card.state.text())
+    assert "adds 7 in all" not in card.state.text()
+    card.switch.click()
+    until(qtbot, lambda: "switched off" in card.state.text() and "in all" not in card.state.text())
+
+
 def test_without_a_model_the_page_shows_the_way(qtbot: QtBot, make_engine: EngineMaker, make_stage: StageMaker) -> None:
     stage = make_stage(make_engine(folder=None))
     stage.window.activateWindow()

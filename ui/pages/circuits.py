@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from engine.actions.saes.views import AttachSetResult
@@ -29,7 +29,10 @@ from engine.events import (
 from engine.library.records import CircuitRecord, ProfileRecord, ServingMode
 from engine.steering.claims import Claim
 from engine.steering.errors import CircuitLayerContention
+from engine.steering.flatten import by_place, flatten
 from engine.steering.hazards import Hazard, hazards
+from engine.steering.push import Push
+from engine.steering.strengths import SteeredSet
 from ui.circuit_graph import CircuitGraph, graph_of
 from ui.circuit_words import circuit_line, circuit_marks, claim_marks
 from ui.frame import CIRCUITS, FEATURES, Frame
@@ -62,13 +65,16 @@ LIVE_WORDS = {
 
 @dataclass(frozen=True)
 class ShownCircuit:
-    """A circuit with its graph, the dangers of what it adds now, and the cluster that serves its slice."""
+    """A circuit with its graph, the dangers of what it adds now, the cluster that serves its slice, and how hard it
+    pushes where its dial stands, while its SAEs are attached.
+    """
 
     view: CircuitView
     graph: CircuitGraph | None
     hazards: tuple[Hazard, ...] = ()
     cluster: ProfileRecord | None = None
     claims: tuple[Claim, ...] = field(default=())
+    pushes: tuple[Push, ...] = ()
 
     @property
     def record(self) -> CircuitRecord:
@@ -165,7 +171,9 @@ class CircuitsPage(LibraryFrame[ShownCircuit]):
             self._dials.pop(record.id, None)
         intensity = self._dials.get(record.id, view.intensity)
         cluster = None if view.cluster is None else view.cluster.name
-        self.card.show_view(view.view, view.graph, intensity, view.hazards, cluster)
+        # What was computed goes by the stored dial; while another stands there, nothing is said.
+        pushes = view.pushes if intensity == view.intensity else ()
+        self.card.show_view(view.view, view.graph, intensity, view.hazards, cluster, pushes)
 
     def _show_chosen(self) -> None:
         super()._show_chosen()
@@ -185,7 +193,20 @@ class CircuitsPage(LibraryFrame[ShownCircuit]):
         if serving is not None:
             applied = {each.layer: each.values for each in serving.steered()}
             found = hazards(applied, view.document.definition.edges)
-        return ShownCircuit(view, graph_of(view.document, self._labels(view)), found, cluster, claims)
+        shown = ShownCircuit(view, graph_of(view.document, self._labels(view)), found, cluster, claims)
+        return replace(shown, pushes=self._pushes(shown))
+
+    def _pushes(self, shown: ShownCircuit) -> tuple[Push, ...]:
+        """What it adds at each layer where its dial stands, once all of them have their SAE."""
+        view = shown.view
+        if view.document is None or view.verdict is None or any(each.attached is None for each in view.saes):
+            return ()
+        authored = by_place(flatten(view.document), view.verdict.bindings)
+        if shown.served_by_cluster is not None:
+            return ()
+        return self._engine.saes.pushes(
+            [SteeredSet.of(*place, values, shown.intensity) for place, values in authored.items()]
+        )
 
     def _labels(self, view: CircuitView) -> dict[tuple[int, int], str]:
         """The library's labels for features that the document does not name."""

@@ -22,6 +22,8 @@ from engine.events import (
     SteeringUpdated,
 )
 from engine.library.records import FeatureLabel, ProfileRecord
+from engine.steering.push import Push
+from engine.steering.strengths import SteeredSet
 from ui.cluster_words import cluster_line, cluster_marks
 from ui.frame import CLUSTERS, Frame
 from ui.widgets.basics import label
@@ -44,10 +46,14 @@ FOLLOWED = (
 
 @dataclass(frozen=True)
 class LabelledCluster:
-    """A cluster with the library's labels for those of its features that its document does not name."""
+    """A cluster with the library's labels for those of its features that its document does not name.
+
+    ``pushes``: what it adds where its dial stands, while its SAE is attached.
+    """
 
     view: ClusterView
     labels: Mapping[int, FeatureLabel] = field(default_factory=dict)
+    pushes: tuple[Push, ...] = ()
 
 
 class ClustersPage(LibraryFrame[LabelledCluster]):
@@ -94,14 +100,19 @@ class ClustersPage(LibraryFrame[LabelledCluster]):
 
     def show_view(self, view: LabelledCluster) -> None:
         """Show the chosen cluster."""
-        self.card.show_view(view.view, view.labels)
+        self.card.show_view(view.view, view.labels, view.pushes)
 
     def _labelled(self, view: ClusterView) -> LabelledCluster:
         record = view.summary.record
         unnamed = [index for index, name, _strength in view.summary.members if not name]
-        if not unnamed or record.sae_id is None:
-            return LabelledCluster(view)
-        return LabelledCluster(view, self._engine.library.labels.of(record.sae_id, unnamed))
+        sae = None if view.verdict is None else view.verdict.binding.sae
+        pushes: tuple[Push, ...] = ()
+        if sae is not None:
+            pushes = self._engine.saes.pushes([SteeredSet.of(sae.sae_id, sae.layer, record.steering, record.intensity)])
+        labels: Mapping[int, FeatureLabel] = {}
+        if unnamed and record.sae_id is not None:
+            labels = self._engine.library.labels.of(record.sae_id, unnamed)
+        return LabelledCluster(view, labels, pushes)
 
     # --- doing ------------------------------------------------------------------------------------------------------
 

@@ -22,6 +22,8 @@ from engine.events import (
 )
 from engine.library.records import FeatureLabel, ProfileKind, ProfileRecord, SaeRecord
 from engine.steering.live import Place, profile_steers
+from engine.steering.push import Push
+from engine.steering.strengths import SteeredSet
 from ui.frame import PROFILES, Frame
 from ui.steering_words import features, place_words, strength
 from ui.widgets.basics import Button, label
@@ -45,11 +47,12 @@ EDITOR = 2
 
 @dataclass(frozen=True)
 class ProfileView:
-    """A profile, whether it adds anything now, and the library's labels for its features."""
+    """A profile, whether it adds anything now, the library's labels for its features, and how hard it pushes."""
 
     record: ProfileRecord
     steers: bool
     labels: Mapping[int, FeatureLabel] = field(default_factory=dict)
+    pushes: tuple[Push, ...] = ()
 
 
 class ProfilesPage(LibraryFrame[ProfileView]):
@@ -104,8 +107,16 @@ class ProfilesPage(LibraryFrame[ProfileView]):
             known: Mapping[int, FeatureLabel] = {}
             if record.sae_id is not None and record.steering:
                 known = engine.library.labels.of(record.sae_id, list(record.steering))
-            found.append((record.id, ProfileView(record, record.id == active, known)))
+            found.append((record.id, ProfileView(record, record.id == active, known, self._pushes(record))))
         return found
+
+    def _pushes(self, record: ProfileRecord) -> tuple[Push, ...]:
+        """What it adds where its dial stands, through the attached SAE that it names; else nothing is said."""
+        places = [(each.sae_id, each.layer) for each in self._engine.desk.state.attachments]
+        fitting = [place for place in places if place[0] == record.sae_id and record.layer in (None, place[1])]
+        if not fitting:
+            return ()
+        return self._engine.saes.pushes([SteeredSet.of(*fitting[0], record.steering, record.intensity)])
 
     def row(self, key: str, view: ProfileView) -> Item:
         """Name, whether it is active, size and λ."""
@@ -122,7 +133,7 @@ class ProfilesPage(LibraryFrame[ProfileView]):
 
     def show_view(self, view: ProfileView) -> None:
         """Show the chosen profile."""
-        self.card.show_profile(view.record, view.steers, view.labels)
+        self.card.show_profile(view.record, view.steers, view.labels, view.pushes)
 
     def _show_chosen(self) -> None:
         super()._show_chosen()

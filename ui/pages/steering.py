@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import date
 from functools import partial
 from pathlib import Path
@@ -121,7 +120,8 @@ class SteeringPage(QScrollArea):
 
     def refresh(self) -> None:
         """Show what the desk says now."""
-        state = self._engine.desk.state
+        now = self._engine.desk.now
+        state, plan = now.state, now.plan
         attachments = {(each.sae_id, each.layer): each for each in state.attachments}
         for place in [place for place in self.cards if place not in attachments]:
             card = self.cards.pop(place)
@@ -136,6 +136,7 @@ class SteeringPage(QScrollArea):
             entry = state.entry(place)
             pending = {index for index in entry.values if self._hand.pending(place, index)}
             self.cards[place].show_entry(entry, pending, _shared(state, place))
+            self.cards[place].show_added(plan.lengths.get(place[1]))
             self._ask_known(place, attachment, frozenset(entry.values))
         loaded = self._engine.shelf.resident is not None
         self.shelf.show_state(attachments, loaded=loaded)
@@ -322,8 +323,6 @@ class SteeringPage(QScrollArea):
         if self._asked.get(place) == indices:
             return
         self._asked[place] = indices
-        resident = self._engine.shelf.resident
-        model = resident.record.name if resident is not None else None
 
         def shown(known: Known) -> None:
             card = self.cards.get(place)
@@ -331,7 +330,7 @@ class SteeringPage(QScrollArea):
                 card.show_known(*known)
 
         self._bridge.run_in_background(
-            partial(_known, self._engine, attachment, indices, model), shown, self._on_list_error, owner=self
+            partial(_known, self._engine, attachment, indices), shown, self._on_list_error, owner=self
         )
 
     # --- layout -----------------------------------------------------------------------------------------------------
@@ -392,13 +391,8 @@ def _shared(state: LiveState, place: Place) -> str:
     return f"Also steered here by the circuit {', '.join(names)}." if names else ""
 
 
-def _known(engine: Engine, attachment: Attachment, indices: frozenset[int], model: str | None) -> Known:
+def _known(engine: Engine, attachment: Attachment, indices: frozenset[int]) -> Known:
     """Labels, lengths of decoder rows, and the stream's typical length where it was measured at this very layer."""
     labels = engine.library.labels.of(attachment.sae_id, indices)
     norms = {index: float(attachment.sae.delta({index: 1.0}).norm()) for index in indices}
-    quality = engine.saes.get(attachment.sae_id).config.get("quality")
-    typical: float | None = None
-    if isinstance(quality, Mapping) and (quality.get("layer"), quality.get("model_name")) == (attachment.layer, model):
-        median = quality.get("median_norm")
-        typical = float(median) if isinstance(median, int | float) and median > 0 else None
-    return labels, norms, typical
+    return labels, norms, engine.saes.typical_norm(attachment.sae_id, attachment.layer)

@@ -42,6 +42,8 @@ from engine.events import (
     SweepProgress,
     SweepsChanged,
 )
+from engine.steering.push import Push
+from engine.steering.strengths import SteeredSet
 from ui import plots, theme
 from ui.bridge import Inbox
 from ui.frame import STEERING, Frame
@@ -302,20 +304,28 @@ class SweepPage(QWidget):
         """Offer topic words for what was chosen, unless a person wrote their own."""
         if choice is None or not self._engine.desk.state.attachments:
             return
-        sweeps = self._engine.sweeps
+        sweeps, saes = self._engine.sweeps, self._engine.saes
 
-        def look() -> tuple[SweepBase | None, tuple[str, ...], str]:
+        def look() -> tuple[SweepBase | None, tuple[str, ...], str, tuple[Push, ...]]:
             try:
                 base = sweeps.resolve(choice.kind, choice.id)
             except MillmError as error:
-                return None, (), error.one_line()
-            return base, sweeps.suggested_words(base), ""
+                return None, (), error.one_line(), ()
+            pushes = saes.pushes([SteeredSet.of(*place, values) for place, values in base.authored.items()])
+            return base, sweeps.suggested_words(base), "", pushes
 
         self._bridge.run_in_background(look, lambda found: self._on_looked(choice, *found), self._say_error, owner=self)
 
-    def _on_looked(self, choice: BaseChoice, base: SweepBase | None, words: tuple[str, ...], why: str) -> None:
+    def _on_looked(
+        self,
+        choice: BaseChoice,
+        base: SweepBase | None,
+        words: tuple[str, ...],
+        why: str,
+        pushes: tuple[Push, ...] = (),
+    ) -> None:
         if choice == self.form.choice:
-            self.form.show_base(base, words, why)
+            self.form.show_base(base, words, why, pushes)
             self._show_running(self.running)
 
     # --- showing ----------------------------------------------------------------------------------------------------

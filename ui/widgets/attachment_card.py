@@ -12,7 +12,7 @@ from engine.errors import InvalidParameter
 from engine.library.records import FeatureLabel
 from engine.steering.live import Entry, Place
 from ui import theme
-from ui.steering_words import features, parse_features, place_words
+from ui.steering_words import PUSH_TIP, features, parse_features, place_words
 from ui.widgets.basics import Button, Card, ElidedLabel, Notice, column, label, line
 from ui.widgets.feature_row import FeatureRow
 from ui.widgets.switch import Switch
@@ -69,7 +69,9 @@ class AttachmentCard(Card):
         self._norms: Mapping[int, float] = {}
         self._typical: float | None = None
         self.heading = ElidedLabel(place[0], "lead")
-        self.state = label("", "small")
+        self.state = label("", "small", wrap=True)
+        self._words = ""
+        self._added: float | None = None
         self._size = f"layer {place[1]} · {features(d_sae)}"
         self.switch = Switch(f"Steering through {place_words(place)} on or off; values are kept")
         self.switch.clicked.connect(self.switched)
@@ -119,8 +121,8 @@ class AttachmentCard(Card):
         on = entry.enabled
         any_value = bool(entry.values)
         number = features(len(entry.values))
-        words = f"{number} steered" if on and any_value else f"{number} set, switched off" if any_value else ""
-        self.state.setText(f"{self._size} · {words}" if words else self._size)
+        self._words = f"{number} steered" if on and any_value else f"{number} set, switched off" if any_value else ""
+        self._show_state()
         self.switch.setEnabled(any_value or bool(shared))
         self.switch.setChecked(on)
         self.empty.setVisible(not any_value)
@@ -132,8 +134,14 @@ class AttachmentCard(Card):
     def show_known(self, labels: Mapping[int, FeatureLabel], norms: Mapping[int, float], typical: float | None) -> None:
         """Labels, lengths of decoder rows, and the typical length of the residual stream, where known."""
         self._labels, self._norms, self._typical = labels, norms, typical
+        self._show_state()
         for row in self.rows.values():
             self._dress(row)
+
+    def show_added(self, length: float | None) -> None:
+        """How long the vector is that is added at this layer now, by whatever steers there; None where none is."""
+        self._added = length
+        self._show_state()
 
     def put_finder(self, finder: QWidget) -> None:
         """Show a list to search for features, from now on opened and closed by the button."""
@@ -188,6 +196,14 @@ class AttachmentCard(Card):
         self.body.addLayout(line(self.save_button, self.clear_button, None))
         self.body.addWidget(self.save_panel)
         self.error.hide()
+
+    def _show_state(self) -> None:
+        parts = [self._size, self._words]
+        if self._added is not None:
+            beside = "" if self._typical is None else f", {self._added / self._typical:.2g} × typical norm"
+            parts.append(f"adds {self._added:.3g} in all{beside}")
+        self.state.setText(" · ".join(part for part in parts if part))
+        self.state.setToolTip("" if self._added is None else PUSH_TIP)
 
     def _make_row(self, index: int) -> FeatureRow:
         row = FeatureRow(index)

@@ -21,6 +21,7 @@ from PySide6.QtWidgets import (
 from engine.actions.steering.looking import CircuitView
 from engine.documents.evidence import is_validated
 from engine.steering.hazards import Hazard
+from engine.steering.push import Push
 from ui import theme
 from ui.circuit_graph import CircuitGraph, graph_of
 from ui.circuit_words import (
@@ -37,7 +38,7 @@ from ui.circuit_words import (
 from ui.cluster_words import dial_words
 from ui.widgets.basics import Button, Card, Surface, column, label, line, pill
 from ui.widgets.circuit_drawing import CircuitDrawing
-from ui.widgets.cluster_card import Narrative, Remarks
+from ui.widgets.cluster_card import Narrative, Remarks, show_push
 from ui.widgets.flow import Flow
 from ui.widgets.intensity_dial import IntensityDial
 from ui.widgets.rung_badge import RungBadge, next_words
@@ -76,6 +77,7 @@ class CircuitCard(Card):
         self.dial = IntensityDial()
         self.dial.settled.connect(self.dialled)
         self.range = label("", "small", wrap=True)
+        self.push = label("", "small", wrap=True)
         self.check = QCheckBox()
         self.check_words = label("", "body", wrap=True)
         self.check_row = QWidget()
@@ -107,8 +109,12 @@ class CircuitCard(Card):
         intensity: float,
         hazards: Sequence[Hazard],
         cluster_name: str | None,
+        pushes: Sequence[Push] = (),
     ) -> None:
-        """Show a circuit. ``intensity`` is where its dial stands; ``cluster_name`` that of the slice that serves."""
+        """Show a circuit. ``intensity`` is where its dial stands; ``cluster_name`` that of the slice that serves.
+
+        ``pushes``: how long what it adds there is, layer by layer, where that is known.
+        """
         record = view.summary.record
         if record.id != self._id:
             self._id = record.id
@@ -126,6 +132,7 @@ class CircuitCard(Card):
         self.slice_note.setVisible(bool(note))
         self._show_layers(view)
         self._show_dial(view, intensity)
+        show_push(self.push, pushes, intensity)
         self.check_row.setVisible(not self.validated)
         self.check_words.setText(acknowledge_words(record.rung))
         self.check.setAccessibleName(self.check_words.text())
@@ -277,6 +284,7 @@ class CircuitCard(Card):
         self.body.addWidget(self.slice_note)
         self.body.addWidget(self.dial)
         self.body.addWidget(self.range)
+        self.body.addWidget(self.push)
         self.body.addWidget(self.check_row)
         buttons = line()
         buttons.addWidget(self.uses, 1)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QFrame, QLabel, QWidget
 
 from engine.actions.steering.looking import ClusterView
 from engine.library.records import FeatureLabel
+from engine.steering.push import Push
 from ui import theme
 from ui.cluster_words import (
     binding_words,
@@ -17,6 +18,7 @@ from ui.cluster_words import (
     cluster_warnings,
     dial_words,
 )
+from ui.steering_words import PUSH_TIP, push_words
 from ui.widgets.basics import Button, Card, column, label, line, pill, rule
 from ui.widgets.flow import Flow
 from ui.widgets.intensity_dial import IntensityDial
@@ -80,6 +82,14 @@ def show_marks(flow: Flow, marks: tuple[tuple[str, str], ...]) -> None:
         flow.hide()
 
 
+def show_push(line_of: QLabel, pushes: Sequence[Push], intensity: float) -> None:
+    """How long what is added is, in a line of small print; none where it is not known."""
+    words = push_words(pushes, intensity)
+    line_of.setText(words)
+    line_of.setToolTip(PUSH_TIP)
+    line_of.setVisible(bool(words))
+
+
 class ClusterCard(Card):
     """Shows a cluster; says what the person wants with signals."""
 
@@ -102,6 +112,7 @@ class ClusterCard(Card):
         self.dial = IntensityDial()
         self.dial.settled.connect(self.dialled)
         self.range = label("", "small", wrap=True)
+        self.push = label("", "small", wrap=True)
         self.switch_button = Button("Activate", "primary", "play", self._on_switch)
         self.export_button = Button("Export…", "plain", "export", self.export_wanted.emit)
         self.uses = UseButtons(self.switch_button, self.export_button)
@@ -120,6 +131,7 @@ class ClusterCard(Card):
         self.body.addWidget(rule())
         self.body.addWidget(self.dial)
         self.body.addWidget(self.range)
+        self.body.addWidget(self.push)
         buttons = line()
         buttons.addWidget(self.uses, 1)
         buttons.addWidget(self.delete_button, 0, Qt.AlignmentFlag.AlignTop)
@@ -129,8 +141,11 @@ class ClusterCard(Card):
         self.body.addWidget(self.members)
         self.body.addWidget(self.narrative)
 
-    def show_view(self, view: ClusterView, labels: Mapping[int, FeatureLabel]) -> None:
-        """Show a cluster; ``labels`` are the library's, for features its document does not name."""
+    def show_view(self, view: ClusterView, labels: Mapping[int, FeatureLabel], pushes: Sequence[Push] = ()) -> None:
+        """Show a cluster; ``labels`` are the library's, for features its document does not name.
+
+        ``pushes``: how long what it adds is where its dial stands, where that is known.
+        """
         summary, record = view.summary, view.summary.record
         self.name.setText(record.name)
         show_marks(self.marks, cluster_marks(view))
@@ -154,6 +169,7 @@ class ClusterCard(Card):
         )
         self.dial.set_value(record.intensity)
         self.range.setText(dial_words(summary.intensity_range, view.envelope, view.advice))
+        show_push(self.push, pushes, record.intensity)
         self._active = record.is_active
         self.switch_button.setText(" Deactivate" if self._active else " Activate")
         self.switch_button.setAccessibleName(f"{'Deactivate' if self._active else 'Activate'} {record.name}")

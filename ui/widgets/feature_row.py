@@ -187,7 +187,7 @@ class FeatureRow(QFrame):
         value, words, told = self.field.value(), [], []
         if self._row_norm is not None and self._typical:
             words.append(scale_words(value, self._row_norm, self._typical))
-            told.append("How long the added vector is beside the usual length of the residual stream at this layer.")
+            told.append("How long what this feature adds is beside the residual stream's usual length at this layer.")
         if self._greatest is not None:
             words.append(reach_words(value, self._greatest))
             told.append("How much the strength is beside the strongest activation that the source of the label saw.")

@@ -8,9 +8,10 @@ from PySide6.QtCore import Qt, Signal
 
 from engine.documents.ranges import STEERING_RANGE
 from engine.library.records import FeatureLabel, ProfileRecord
+from engine.steering.push import Push
 from ui.steering_words import features, strength
 from ui.widgets.basics import Button, Card, label, line, rule
-from ui.widgets.cluster_card import Remarks, show_marks
+from ui.widgets.cluster_card import Remarks, show_marks, show_push
 from ui.widgets.flow import Flow
 from ui.widgets.intensity_dial import IntensityDial
 from ui.widgets.member_chips import Chip, MemberChips
@@ -68,6 +69,7 @@ class ProfileCard(Card):
         self.dial = IntensityDial()
         self.dial.set_range(0.0, GREATEST, default=1.0)
         self.dial.settled.connect(self.dialled)
+        self.push = label("", "small", wrap=True)
         self.switch_button = Button("Activate", "primary", "play", self._on_switch)
         self.edit_button = Button("Edit…", "plain", "pencil", self.edit_wanted.emit)
         self.export_button = Button("Export…", "plain", "export", self.export_wanted.emit)
@@ -79,6 +81,7 @@ class ProfileCard(Card):
             self.body.addWidget(part)
         self.body.addWidget(rule())
         self.body.addWidget(self.dial)
+        self.body.addWidget(self.push)
         buttons = line()
         buttons.addWidget(self.uses, 1)
         buttons.addWidget(self.delete_button, 0, Qt.AlignmentFlag.AlignTop)
@@ -87,8 +90,10 @@ class ProfileCard(Card):
         self.body.addWidget(self.members_title)
         self.body.addWidget(self.members)
 
-    def show_profile(self, record: ProfileRecord, steers: bool, labels: Mapping[int, FeatureLabel]) -> None:
-        """Show a profile; ``steers`` says whether it adds anything now."""
+    def show_profile(
+        self, record: ProfileRecord, steers: bool, labels: Mapping[int, FeatureLabel], pushes: Sequence[Push] = ()
+    ) -> None:
+        """Show a profile; ``steers`` says whether it adds anything now, ``pushes`` how long that is, where known."""
         if record.id != self._id:
             self._id = record.id
             self.dial.let_go()
@@ -100,6 +105,7 @@ class ProfileCard(Card):
         self.description.setVisible(bool(record.description))
         self.remarks.show_words(profile_remarks(record))
         self.dial.set_value(record.intensity)
+        show_push(self.push, pushes, record.intensity)
         self.switch_button.setText(" Deactivate" if self._active else " Activate")
         self.switch_button.setAccessibleName(f"{'Deactivate' if self._active else 'Activate'} {record.name}")
         self.switch_button.set_icon("stop" if self._active else "play")

@@ -17,8 +17,9 @@ from engine.actions.sweeping.settings import (
     SweepSettings,
     parse_intensities,
 )
+from engine.steering.push import Push
 from ui import theme
-from ui.steering_words import features, strength
+from ui.steering_words import features, push_words, strength
 from ui.sweep_words import INTENSITIES, PROMPTS, choice_words
 from ui.widgets.basics import column, inset_text, label, line
 from ui.widgets.choice import Choice
@@ -104,12 +105,13 @@ class SweepForm(QWidget):
         index = self.base.currentIndex()
         return self._choices[index] if 0 <= index < len(self._choices) else None
 
-    def show_base(self, base: SweepBase | None, words: Sequence[str], why: str) -> None:
-        """What the choice comes to; ``why`` it cannot be swept, where ``base`` is None."""
+    def show_base(self, base: SweepBase | None, words: Sequence[str], why: str, pushes: Sequence[Push] = ()) -> None:
+        """What the choice comes to, and how long what it adds at λ 1 is; ``why`` it cannot be swept without a base."""
         self.ready = base is not None
         self.base_words.setProperty("look", "small" if base is not None else "bad")
         self.base_words.style().polish(self.base_words)
-        self.base_words.setText(why if base is None else _described(base))
+        told = () if base is None else (_described(base), push_words(pushes, 1.0))
+        self.base_words.setText(why if base is None else "\n".join(each for each in told if each))
         places = () if base is None else base.authored
         self.base_words.setToolTip("\n".join(f"layer {layer}: {sae_id}" for sae_id, layer in places))
         self.base_words.setVisible(True)

@@ -15,15 +15,17 @@ from assets.demo.build import edges as edge_stage
 from assets.demo.build import faithfulness as faithfulness_stage
 from assets.demo.build import sweep as sweep_stage
 from assets.demo.build.settings import MODEL_ID, MODEL_NAME, Build, from_arguments
-from assets.demo.build.shared import read_json, read_labels, write_json
+from assets.demo.build.shared import load_saes, read_json, read_labels, write_json
 from assets.demo.build.subjects import TOTAL, Subject, circuits, load
 from assets.demo.build.topics import BY_NAME, SWEEP_PROMPTS
 from engine.documents.circuit import read_circuit
 from engine.documents.cluster import read_cluster
 from engine.documents.evidence import claims_causation
 from engine.documents.profile import profile_document, read_profile
+from engine.saes.sae import Sae
+from engine.steering.push import Push, length_of
 
-VERSION = "3"
+VERSION = "4"
 FORMULA = "equal-share-of-median-norm@1"
 ATTACH_SET = "Demo: layers 10, 15 and 20"
 MOST = {"cluster": 6, "profile": 4, "circuit": 5}
@@ -86,6 +88,27 @@ def _sweep_folder(folder: Path, documents: set[Path]) -> None:
             path.unlink()
 
 
+def push_of(sae: Sae, layer: int, strengths: dict[int, float], median_norm: float) -> Push:
+    """How long the vector is that ``strengths`` of one layer's features add together."""
+    return Push(layer, length_of(sae.delta(strengths)), median_norm)
+
+
+def cluster_words(topic: str, count: int, push: Push, calibration: dict[str, Any]) -> str:
+    """What a cluster says of itself."""
+    return (
+        f"{count} features of layer {push.layer} that fire on {topic}. At intensity 1 the vector they add is "
+        f"{push.length:.1f} long, {push.share:.2f} of the layer's median norm. In a sweep the topic set in at "
+        f"{calibration['onset']:g} and was strongest while fluent at {calibration['sweet_spot']:g}; "
+        f"{_cliff_words(calibration)}"
+    )
+
+
+def added(push: Push) -> dict[str, float]:
+    """A layer's length as a manifest has it."""
+    assert push.share is not None
+    return {"length": round(push.length, 2), "length_over_median_norm": round(push.share, 3)}
+
+
 class _Context:
     """What every document needs."""
 
@@ -96,6 +119,9 @@ class _Context:
             self.labels[layer] = {each["feature_idx"]: each for each in rows}
         self.edges = read_json(build.state / "edges.json")
         self.faithfulness = read_json(build.state / "faithfulness.json")
+        self.saes = load_saes(build)
+        quality = read_json(build.state / "quality.json")["layers"]
+        self.norms = {layer: float(quality[str(layer)]["all"]["median_norm"]) for layer in build.layers}
         facts = read_json(build.sae_folder(build.layers[0]) / "cfg.json")
         self.d_in, self.d_sae = facts["d_in"], facts["d_sae"]
         self.now = datetime.now(UTC).replace(microsecond=0).isoformat().replace("+00:00", "Z")
@@ -110,6 +136,10 @@ class _Context:
             "d_model": self.d_in,
             "source_hint": f"miLLM Desktop demo pack, layer {layer}",
         }
+
+    def push(self, layer: int, strengths: dict[int, float]) -> Push:
+        """What a set adds at a layer at intensity 1, beside the median norm there."""
+        return push_of(self.saes[layer], layer, strengths, self.norms[layer])
 
     def member(self, layer: int, feature: int, strength: float) -> dict[str, Any]:
         """A member with what its label says."""
@@ -136,10 +166,15 @@ class _Context:
         return {"created_at": self.now, "source_note": "Made by assets/demo/build; the numbers are in the manifest."}
 
 
-def _sweep_manifest(subject: Subject, calibration: dict[str, Any], curve: list[dict[str, float]]) -> dict[str, Any]:
+def _sweep_manifest(
+    context: _Context, subject: Subject, calibration: dict[str, Any], curve: list[dict[str, float]]
+) -> dict[str, Any]:
     return {
         "topic": subject.topic,
         "strengths_at_intensity_1": {str(layer): row for layer, row in subject.strengths.items()},
+        "added_at_intensity_1": {
+            str(layer): added(context.push(layer, row)) for layer, row in subject.strengths.items()
+        },
         "calibration": calibration,
         "sweep": {
             "curve": curve,
@@ -168,17 +203,12 @@ def _cluster(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     topic = BY_NAME[subject.topic]
     ((layer, strengths),) = subject.strengths.items()
-    total = round(sum(strengths.values()), 2)
+    total, push = round(sum(strengths.values()), 2), context.push(layer, strengths)
     document = {
         "kind": "mistudio.cluster-definition",
         "schema_version": "1",
         "name": f"Demo: {topic.label}",
-        "narrative": (
-            f"{len(strengths)} features of layer {layer} that fire on {topic.label}. At intensity 1 they add "
-            f"{total:g} to the residual stream, {TOTAL:g} of its median norm. In a sweep the topic set in at "
-            f"{calibration['onset']:g} and was strongest while fluent at {calibration['sweet_spot']:g}; "
-            f"{_cliff_words(calibration)}"
-        ),
+        "narrative": cluster_words(topic.label, len(strengths), push, calibration),
         "display_token": topic.name,
         "model": {"hf_id": MODEL_ID},
         "sae": context.sae(layer),
@@ -187,7 +217,7 @@ def _cluster(
             "B": total,
             "B_dir": total,
             "formula_id": FORMULA,
-            "constants": {"total_of_median_norm": TOTAL},
+            "constants": {"sum_over_median_norm": TOTAL, **added(push)},
             "intensity": calibration["sweet_spot"],
             "intensity_range": [calibration["onset"], calibration["cliff"]],
         },
@@ -195,7 +225,7 @@ def _cluster(
         "provenance": context.provenance,
     }
     read_cluster(document)
-    return document, _sweep_manifest(subject, calibration, curve)
+    return document, _sweep_manifest(context, subject, calibration, curve)
 
 
 def _profile(
@@ -215,7 +245,7 @@ def _profile(
         updated_at=context.now,
     )
     read_profile(document)
-    return document, _sweep_manifest(subject, calibration, curve)
+    return document, _sweep_manifest(context, subject, calibration, curve)
 
 
 def _calibration(calibration: dict[str, Any], curve: list[dict[str, float]], manifest: str) -> dict[str, Any]:
@@ -302,7 +332,7 @@ def _circuit(
         "edges_tested_and_left_out": others,
         "circuit_rule": faithfulness_stage.RULE,
         "faithfulness": whole,
-        **_sweep_manifest(subject, calibration, curve),
+        **_sweep_manifest(context, subject, calibration, curve),
     }
 
 

@@ -1,7 +1,8 @@
 """What is to be steered: clusters on one layer, circuits over several, profiles; with strengths at intensity 1.
 
-At intensity 1 a set adds up to :data:`TOTAL` of its layer's median norm, shared out equally among its features; over
-several layers each gets an equal part of the total.
+At intensity 1 the strengths of a set sum to :data:`TOTAL` of its layer's median norm, in equal shares; over several
+layers each gets an equal part of the total. The vector they add together is shorter, as its features are not parallel:
+:mod:`documents` says how long it is.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from engine.actions.saes.files import SaeFolder
 from engine.actions.saes.importing import Importer
 from engine.actions.saes.labels import LabelKind, read_label_upload, read_labels
 from engine.actions.saes.measuring import Measurer
+from engine.actions.saes.pushing import pushes_now, typical_norm
 from engine.actions.saes.reading import Source, TextReader, TextReading
 from engine.actions.saes.rooms import Rooms
 from engine.actions.saes.steering import HandSteering
@@ -41,6 +42,8 @@ from engine.library.records import AttachItem, AttachSetRecord, FeatureLabel, Sa
 from engine.models.shelf import ModelShelf
 from engine.monitor.live import LiveMonitor
 from engine.steering.desk import SteeringDesk
+from engine.steering.push import Push
+from engine.steering.strengths import SteeredSet
 
 FOLDER = "saes"
 """Folder beside the library that holds copied SAEs."""
@@ -260,6 +263,16 @@ class SaeActions:
         if saved is None:
             raise NotFound(f"There is no saved set of SAEs named {name!r}.", param="name")
         return self.attach_set([(item.sae_id, item.layer) for item in saved.items])
+
+    # --- how much is added ------------------------------------------------------------------------------------------
+
+    def typical_norm(self, sae_id: str, layer: int) -> float | None:
+        """The layer's median norm, where it is known; see :func:`engine.actions.saes.pushing.typical_norm`."""
+        return typical_norm(self._rooms, sae_id, layer)
+
+    def pushes(self, sets: Sequence[SteeredSet]) -> tuple[Push, ...]:
+        """How long the vectors are that ``sets`` add; see :func:`engine.actions.saes.pushing.pushes_now`."""
+        return pushes_now(self._rooms, sets)
 
     # --- steering by hand -------------------------------------------------------------------------------------------
 

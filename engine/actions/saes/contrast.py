@@ -28,6 +28,7 @@ from engine.documents.members import MAX_MEMBERS
 from engine.errors import InvalidParameter
 from engine.generation.reading import ReadingFigures
 from engine.models.shelf import LoadedModel
+from engine.steering.push import length_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -47,7 +48,8 @@ Side = Literal["a", "b"]
 """Which set a feature leans to."""
 
 CLUSTER_SHARE = 0.3
-"""What a cluster adds at intensity 1, as a share of the layer's typical norm: fluent and on topic with tight ones."""
+"""What the strengths of a cluster sum to at intensity 1, as a share of the layer's typical norm, each counted by the
+length of its decoder row: fluent and on topic with tight ones. The vector they add together is as long or shorter."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,7 @@ class ContrastFeature:
         other_mean, other_share: The same in the other set.
         density: How often it fires in general: its label's figure where there is one, else ``other_share``.
         row_norm: Length of its decoder row.
+        row: The decoder row itself, float32 ``[d_in]`` on the CPU.
     """
 
     index: int
@@ -70,6 +73,7 @@ class ContrastFeature:
     other_share: float
     density: float
     row_norm: float
+    row: Tensor = field(compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -99,6 +103,14 @@ class Contrast:
     def strength(self, feature: ContrastFeature, multiple: float) -> float:
         """The strength that adds ``multiple`` of the typical norm with this feature alone; two decimals."""
         return round(multiple * self.typical_norm / feature.row_norm, 2) if feature.row_norm else 0.0
+
+    def length(self, strengths: Mapping[int, float]) -> float:
+        """Length of the vector that ``strengths`` of features found here add together. Raises KeyError for others."""
+        import torch
+
+        rows = {each.index: each.row for each in (*self.toward_a, *self.toward_b)}
+        parts = [strength * rows[index].double() for index, strength in strengths.items()]
+        return length_of(torch.stack(parts).sum(dim=0)) if parts else 0.0
 
 
 class Contraster:
@@ -179,9 +191,10 @@ def cluster_document(
     d_model: int,
     total: float = CLUSTER_SHARE,
 ) -> dict[str, Any]:
-    """A cluster document of ``features`` that share ``total`` of the typical norm equally at intensity 1.
+    """A cluster document of ``features`` whose strengths share ``total`` of the typical norm equally at intensity 1.
 
-    Raises :class:`InvalidParameter` for none or more than a cluster holds.
+    What it says of itself is the length of the vector that is added, which may be shorter than that sum. Raises
+    :class:`InvalidParameter` for none or more than a cluster holds.
     """
     if not 1 <= len(features) <= MAX_MEMBERS:
         raise _invalid("features", f"{len(features)} features", f"1 to {MAX_MEMBERS} of them")
@@ -206,14 +219,16 @@ def cluster_document(
                 member["max_activation"] = known.max_activation
         members.append(member)
     budget = round(sum(member["strength"] for member in members), 2)
+    length = found.length({member["feature_idx"]: member["strength"] for member in members})
+    share = length / found.typical_norm if found.typical_norm else 0.0
     return {
         "kind": "mistudio.cluster-definition",
         "schema_version": "1",
         "name": name,
         "narrative": (
             f"{len(members)} of the features of layer {found.layer} that fire more in one set of texts than in another "
-            f"({found.tokens_a} and {found.tokens_b} tokens). At intensity 1 they add {total:g} of the residual "
-            "stream's typical norm."
+            f"({found.tokens_a} and {found.tokens_b} tokens). At intensity 1 the vector they add is {length:.3g} long, "
+            f"{share:.2f} of the residual stream's typical norm."
         ),
         "model": {"hf_id": model_id or found.model_name},
         "sae": {
@@ -228,7 +243,11 @@ def cluster_document(
             "B": budget,
             "B_dir": budget,
             "formula_id": "equal-share-of-median-norm@1",
-            "constants": {"total_of_median_norm": total},
+            "constants": {
+                "sum_over_median_norm": total,
+                "length": round(length, 4),
+                "length_over_median_norm": round(share, 4),
+            },
             "intensity": 1.0,
             "intensity_range": [0.0, 2.0],
         },
@@ -310,7 +329,7 @@ class _Contrasting(SaeReading[Contrast]):
             fitting = [index for index in order if density[index] <= self._cap]
             left_out += len(order) - len(fitting)
             chosen = fitting[: self._limit]
-            norms = self._row_norms(chosen)
+            rows = self._rows_of(chosen)
             toward.append(
                 tuple(
                     ContrastFeature(
@@ -321,9 +340,10 @@ class _Contrasting(SaeReading[Contrast]):
                         float(others[0][index]),
                         float(others[1][index]),
                         density[index],
-                        norm,
+                        float(row.norm()),
+                        row,
                     )
-                    for index, norm in zip(chosen, norms, strict=True)
+                    for index, row in zip(chosen, rows, strict=True)
                 )
             )
         return Contrast(
@@ -341,11 +361,9 @@ class _Contrasting(SaeReading[Contrast]):
             self._place.sae.config.d_in,
         )
 
-    def _row_norms(self, indices: Sequence[int]) -> list[float]:
-        if not indices:
-            return []
-        found: list[float] = self._place.sae.decoder_rows(list(indices)).float().norm(dim=1).tolist()
-        return found
+    def _rows_of(self, indices: Sequence[int]) -> list[Tensor]:
+        """Copies on the CPU: what was found must not keep an SAE's weights in memory."""
+        return list(self._place.sae.decoder_rows(list(indices)).float().cpu().clone()) if indices else []
 
     def _densities(self, indices: Sequence[int]) -> dict[int, float]:
         labels = self._rooms.library.labels.of(self._place.sae_id, indices)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 
+from engine.actions.saes.pushing import pushes_now
 from engine.actions.saes.reading import ReadPlace, submit
 from engine.actions.saes.rooms import Rooms
 from engine.actions.sweeping.bases import choices, resolve_base
@@ -44,6 +45,7 @@ from engine.generation.service import GenerationService
 from engine.library.records import FeatureLabel
 from engine.saes.attachment import Attachment
 from engine.steering.plan import EMPTY_PLAN, SteeringPlan, Stream, build_plan
+from engine.steering.push import told
 from engine.steering.report import RequestLabel, describe
 from engine.steering.resolve import ResolvedSteering
 from engine.steering.strengths import SteeredSet
@@ -352,10 +354,13 @@ class _Run:
 
     def _find_facts(self, started: datetime) -> Mapping[str, str]:
         info = self._loaded.info
+        sets = [SteeredSet.of(*place, values) for place, values in self._base.authored.items()]
+        length = told(pushes_now(self._rooms, sets))
         return {
             "Model": self._loaded.record.name,
             "Runs on": f"{info.device}, {info.dtype}",
             "SAEs": ", ".join(f"{sae_id} @ layer {layer}" for sae_id, layer in self._base.authored),
+            **({"Length of what is added at λ 1": length} if length else {}),
             "Date": started.isoformat(timespec="seconds"),
         }
 

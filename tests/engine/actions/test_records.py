@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+import torch
 
 from engine.actions.experiments import ExperimentActions
 from engine.actions.experiments.contrasts import contrast_of, record_of_contrast
@@ -39,8 +40,8 @@ CONTRAST = Contrast(
     tokens_a=10,
     tokens_b=12,
     typical_norm=50.0,
-    toward_a=(ContrastFeature(5, 1.25, 4.0, 0.5, 0.0, 0.0, 0.01, 2.0),),
-    toward_b=(ContrastFeature(7, 0.5, 1.0, 0.25, 0.5, 0.125, 0.02, 1.0),),
+    toward_a=(ContrastFeature(5, 1.25, 4.0, 0.5, 0.0, 0.0, 0.01, 2.0, torch.tensor([2.0])),),
+    toward_b=(ContrastFeature(7, 0.5, 1.0, 0.25, 0.5, 0.125, 0.02, 1.0, torch.tensor([1.0])),),
     left_out=2,
     figures=FIGURES,
 )

@@ -141,6 +141,12 @@ def test_what_was_found_becomes_a_cluster(mirror: House) -> None:
     best = [each["feature_idx"] for each in found["toward_a"]]
     assert [member["feature_idx"] for member in document["members"]] == best[:2]
     assert (document["sae"]["n_features"], document["sae"]["d_model"]) == (64, 32)
+    # Two shares of 0.15 each that are not parallel make less than 0.3.
+    rows = mirror.engine.desk.attachment("mirror").sae.W_dec
+    length = float(sum(each["strength"] * rows[each["feature_idx"]] for each in document["members"]).norm())
+    assert found["cluster"]["length"] == pytest.approx(length, abs=1e-3)
+    assert found["cluster"]["share"] == pytest.approx(length / found["typical_norm"], abs=1e-4)
+    assert found["cluster"]["share"] < 0.25
     other = found["toward_b"][0]["feature_idx"]
     body["as_cluster"] = {"name": "Not the sea", "side": "b", "features": [other], "save": True, "total": 0.2}
     with mirror.socket() as events:

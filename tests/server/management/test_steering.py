@@ -21,6 +21,7 @@ def generate(house: House, **body: Any) -> tuple[str, str]:
 
 
 def test_with_nothing_attached(bare: House) -> None:
+    assert bare.api.ok("GET", "/api/saes/steering/added") == {"layers": []}
     assert bare.api.ok("GET", "/api/saes/steering") == {"enabled": False, "values": {}, "sae_id": None, "layer": None}
     place = "/api/saes/steering"
     bare.api.refused(400, "SAE_NOT_ATTACHED", "POST", place, {"feature_idx": 0, "value": 1})
@@ -50,6 +51,10 @@ def test_the_life_of_a_few_values(steered: House) -> None:
     after, report = generate(steered)
     assert report.startswith('manual;sae="a";layer=1;features=1;hash="sha256:')
     assert after != before
+    (layer,) = api.ok("GET", f"{path}/added")["layers"]
+    row = float(steered.engine.desk.attachment("a").sae.decoder_row(3).norm())
+    assert (layer["layer"], layer["length"]) == (1, pytest.approx(120 * row, rel=1e-5))
+    assert layer["typical_norm"] is None or layer["share"] == layer["length"] / layer["typical_norm"]
     merged = api.ok("POST", f"{path}/batch", {"steering": {"10": -2.5, "3": 100, "2": 0}})
     assert merged["values"] == {"2": 0.0, "3": 100.0, "10": -2.5}
     assert list(merged["values"]) == ["2", "3", "10"]

@@ -128,8 +128,8 @@ def test_refusals(engine: Engine, make_engine: EngineMaker) -> None:
 
 
 def test_a_cluster_document_of_what_was_found(engine: Engine) -> None:
-    first = ContrastFeature(0, 3.0, 5.0, 0.5, 1.0, 0.1, 0.02, 2.0)
-    second = ContrastFeature(1, 2.0, 4.0, 0.4, 1.0, 0.1, 0.03, 4.0)
+    first = ContrastFeature(0, 3.0, 5.0, 0.5, 1.0, 0.1, 0.02, 2.0, torch.tensor([2.0, 0.0]))
+    second = ContrastFeature(1, 2.0, 4.0, 0.4, 1.0, 0.1, 0.03, 4.0, torch.tensor([0.0, 4.0]))
     found = Contrast("words", 0, "tiny-llama", 40, 30, 100.0, (first, second), (), 0, ReadingFigures(0.0, 1.0))
     labels = {0: FeatureLabel(0, "ships", max_activation=9.0, top_tokens=("ship",))}
     document = cluster_document(found, [first, second], "Ships", labels=labels, model_id=None, n_features=3, d_model=32)
@@ -137,6 +137,15 @@ def test_a_cluster_document_of_what_was_found(engine: Engine) -> None:
     # 0.3 of 100 in equal shares of 15: 7.5 times a row of length 2, 3.75 times one of length 4.
     assert [(m["feature_idx"], m["strength"], m.get("label")) for m in members] == [(0, 7.5, "ships"), (1, 3.75, None)]
     assert (members[0]["max_activation"], members[0]["meta"]["top_tokens"]) == (9.0, ["ship"])
+    # Two vectors of length 15 at right angles: together 15·√2 = 21.21 long, 0.21 of the norm, though the shares sum to 0.3.
+    assert document["narrative"].endswith(
+        "the vector they add is 21.2 long, 0.21 of the residual stream's typical norm."
+    )
+    assert document["budget"]["constants"] == {
+        "sum_over_median_norm": 0.3,
+        "length": 21.2132,
+        "length_over_median_norm": 0.2121,
+    }
     assert document["budget"]["B"] == 11.25 and document["model"] == {"hf_id": "tiny-llama"}
     outcome = engine.clusters.import_document(json.dumps(document).encode())
     (item,) = outcome.results

@@ -1,0 +1,43 @@
+"""How hard something would push now: the length of what it adds, beside the stream's own where that is known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from engine.actions.saes.measuring import QUALITY
+from engine.actions.saes.rooms import Rooms
+from engine.steering.push import Push, pushes
+from engine.steering.strengths import SteeredSet
+
+
+def typical_norm(rooms: Rooms, sae_id: str, layer: int) -> float | None:
+    """The residual stream's median norm at ``layer``, where this SAE was measured there on the resident model.
+
+    None elsewhere: a norm of another layer or model says nothing. Reads rows.
+    """
+    resident, record = rooms.shelf.resident, rooms.library.saes.get(sae_id)
+    quality = None if record is None else record.config.get(QUALITY)
+    if resident is None or not isinstance(quality, Mapping):
+        return None
+    if (quality.get("layer"), quality.get("model_name")) != (layer, resident.record.name):
+        return None
+    median = quality.get("median_norm")
+    return float(median) if isinstance(median, int | float) and median > 0 else None
+
+
+def pushes_now(rooms: Rooms, sets: Sequence[SteeredSet]) -> tuple[Push, ...]:
+    """What ``sets`` add through the SAEs that are attached now, by rising layer; nothing while one of them is not.
+
+    Reads rows, and decoder rows of the SAEs.
+    """
+    attachments = rooms.desk.state.attachments
+    places = {(each.sae_id, each.layer) for each in attachments}
+    steering = [each for each in sets if not each.is_empty]
+    if any((each.sae_id, each.layer) not in places for each in steering):
+        return ()
+    layers = {each.layer for each in steering}
+    typical: dict[int, float | None] = {}
+    for each in attachments:
+        if each.layer in layers and typical.get(each.layer) is None:
+            typical[each.layer] = typical_norm(rooms, each.sae_id, each.layer)
+    return pushes(steering, attachments, typical)
