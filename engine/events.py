@@ -286,7 +286,7 @@ class RequestRecorded(Event):
     Holds no text of a prompt or an answer and no field's value: ``ignored_fields`` and ``param`` are places in the
     body. ``at`` is ISO 8601, UTC. ``side_call`` says what a chat client asked for beside the conversation (``title``,
     ``tags`` …), None for what a person asked. ``tokens_per_second`` counts from the first token on. ``error`` is a
-    code.
+    code. ``only_persistence``: every edge of the circuit whose ``rung`` it is; None without a rung.
     ``cut_short``: the client left, or the server stopped, before the last byte.
     """
 
@@ -306,6 +306,7 @@ class RequestRecorded(Event):
     mode: str | None = None
     steering: str | None = None
     rung: int | None = None
+    only_persistence: bool | None = None
     ignored_fields: tuple[str, ...] = ()
     prompt_tokens: int | None = None
     completion_tokens: int | None = None

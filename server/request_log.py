@@ -43,6 +43,7 @@ class RequestNotes:
     mode: str | None = None
     steering: str | None = None
     rung: int | None = None
+    only_persistence: bool | None = None
     ignored_fields: tuple[str, ...] = ()
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
@@ -67,6 +68,7 @@ class RequestNotes:
             self.seconds_queued = delta.seconds_queued
             self.seconds_to_first_token = delta.seconds_to_first_token
             self.steering, self.rung = delta.steering.text(), delta.rung
+            self.only_persistence = None if delta.rung is None else delta.steering.only_persistence
         elif isinstance(delta, RequestFailed):
             self.error, self.param = delta.error.code, delta.error.param
 
@@ -155,6 +157,7 @@ _FROM_NOTES = (
     "mode",
     "steering",
     "rung",
+    "only_persistence",
     "ignored_fields",
     "prompt_tokens",
     "completion_tokens",

@@ -9,7 +9,7 @@ from engine.actions.experiments.words import NO_CLAIM as NO_CLAIM
 from engine.actions.experiments.words import features as features
 from engine.actions.experiments.words import report_words as report_words
 from engine.actions.experiments.words import strength as strength
-from engine.documents.evidence import rung_language
+from engine.documents.evidence import evidence_words
 from engine.errors import InvalidParameter
 from engine.library.records import SaeRecord
 from engine.steering.desk import Snapshot
@@ -87,10 +87,14 @@ def any_on(now: Snapshot) -> bool:
 
 
 def live_evidence(now: Snapshot) -> str:
-    """The evidence phrase for the circuits that steer, word for word; empty where none does."""
+    """The evidence phrase for the circuits that steer, word for word, and whether it is for persistence only; empty
+    where none does.
+    """
     if not now.plan.report.circuits:
         return ""
-    return NO_CLAIM if now.plan.rung is None else rung_language(now.plan.rung)
+    if now.plan.rung is None:
+        return NO_CLAIM
+    return evidence_words(now.plan.rung, now.plan.report.only_persistence)
 
 
 def parse_features(text: str) -> dict[int, float]:

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, TypeVar
 
 from engine.config import EngineSettings
+from engine.documents.evidence import PERSISTENCE_SENTENCE
 from engine.errors import ContextLengthExceeded, InvalidParameter, MillmError, ModelBusy, ModelNotLoaded
 from engine.generation.constraint import CompiledConstraint
 from engine.generation.constraints.compiler import ConstraintCompiler
@@ -54,6 +55,10 @@ if TYPE_CHECKING:
 __all__ = ["GenerationService", "PreparedPrompt", "PreparedRequest", "QueueStats", "RequestHandle"]
 
 T = TypeVar("T")
+
+
+NOTE_PERSISTENCE = f"The rung of what steers: {PERSISTENCE_SENTENCE}"
+"""Beside an answer's rung where the phrase alone promises more."""
 
 
 class GenerationService:
@@ -123,6 +128,9 @@ class GenerationService:
             or not self._settings.ENABLE_CONTINUOUS_BATCHING
         )
         steering = self._steering(request)
+        plan = steering.admitted if steering.plan is None else steering.plan
+        if plan.rung is not None and plan.report.only_persistence:
+            notes = (*notes, NOTE_PERSISTENCE)
         capture = self._capture(request, prompts, caps)
         constraint = None
         if request.response_format is not None:

@@ -33,6 +33,16 @@ def test_the_phrase_is_shown_word_for_word(qtbot: QtBot, rung: int, phrase: str,
     assert badge.isVisible() and badge.rung == rung
 
 
+def test_persistence_is_said_beside_the_phrase(qtbot: QtBot) -> None:
+    badge = RungBadge()
+    qtbot.addWidget(badge)
+    badge.show_rung(2, only_persistence=True)
+    assert badge.text() == "causally validated (edge) · persistence only: carried on, not computed"
+    assert "Every edge of this circuit is persistence" in badge.toolTip()
+    badge.show_rung(2)
+    assert badge.text() == "causally validated (edge)" and "persistence" not in badge.toolTip()
+
+
 def test_without_a_parent_it_is_no_window(qtbot: QtBot) -> None:
     badge = RungBadge(2)
     qtbot.addWidget(badge)

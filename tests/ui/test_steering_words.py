@@ -62,6 +62,14 @@ def _kept(*items: dict[str, object], changed: bool = False, rung: int | None = N
             "steered by the circuit Two steps at λ 1 (causally validated (edge))",
         ),
         (
+            _kept(
+                {"kind": "circuit", "id": "c1", "name": "Two steps", "intensity": "1.0", "only_persistence": True},
+                rung=2,
+            ),
+            "steered by the circuit Two steps at λ 1 (causally validated (edge) · persistence only: carried on, not "
+            "computed)",
+        ),
+        (
             _kept({"kind": "circuit", "id": "c1", "intensity": "1.0"}),
             "steered by the circuit c1 at λ 1 (no evidence can be claimed)",
         ),

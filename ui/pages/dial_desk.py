@@ -281,7 +281,13 @@ class DialDesk(QObject):
             self._hand = target
         rung, claim = self._evidence(target)
         self._strip.show_shelf(self._shelf, self._chosen)
-        self._strip.show_target(self._standing(target), f"now: {live_words(now)}", rung, claim)
+        self._strip.show_target(
+            self._standing(target),
+            f"now: {live_words(now)}",
+            rung,
+            claim,
+            only_persistence=target is not None and target.only_persistence,
+        )
         self.changed.emit()
 
     def _standing(self, target: Target | None) -> Target | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import QEvent
 from PySide6.QtWidgets import QLabel, QSizePolicy
 
-from engine.documents.evidence import TOP_RUNG, rung_language, rung_next_step
+from engine.documents.evidence import PERSISTENCE_SENTENCE, TOP_RUNG, evidence_words, rung_next_step
 from ui.widgets.basics import label, set_pill
 
 RUNG_TONES = ("quiet", "warn", "info", "good")
@@ -36,12 +36,13 @@ class RungBadge(QLabel):
         """Which rung is shown."""
         return self._rung
 
-    def show_rung(self, rung: int | None) -> None:
-        """Show the phrase of rung 0 to 3; nothing for None."""
+    def show_rung(self, rung: int | None, only_persistence: bool = False) -> None:
+        """Show the phrase of rung 0 to 3, and whether it is for persistence only; nothing for None."""
         self._rung = rung
-        words = "" if rung is None else rung_language(rung)
+        words = "" if rung is None else evidence_words(rung, only_persistence)
+        more = f" {PERSISTENCE_SENTENCE}" if only_persistence else ""
         set_pill(self, words, "quiet" if rung is None else RUNG_TONES[rung])
-        self.setToolTip("" if rung is None else f"Evidence rung {rung} of {TOP_RUNG}. {next_words(rung)}")
+        self.setToolTip("" if rung is None else f"Evidence rung {rung} of {TOP_RUNG}.{more} {next_words(rung)}")
         self.setAccessibleName("" if rung is None else f"Evidence: {words}")
         self._obey()
 

@@ -86,7 +86,15 @@ class SteerStrip(QFrame):
         self.choice.setCurrentIndex(keys.index(current) if current in keys else 0)
         self.choice.setToolTip(self.choice.currentText())
 
-    def show_target(self, target: Target | None, now: str = "", rung: int | None = None, claim: str = "") -> None:
+    def show_target(
+        self,
+        target: Target | None,
+        now: str = "",
+        rung: int | None = None,
+        claim: str = "",
+        *,
+        only_persistence: bool = False,
+    ) -> None:
         """What the dial acts on (None: several circuits at once), what steers now, and what may be claimed for it."""
         usable = target is not None and target.kind is not Kind.NONE
         self.dial.setEnabled(usable)
@@ -101,7 +109,7 @@ class SteerStrip(QFrame):
             )
             self.dial.set_value(target.value)
         self.now.set_text(now)
-        self.badge.show_rung(rung)
+        self.badge.show_rung(rung, only_persistence)
         if target is None:
             self.words.setText("Several circuits steer at once; choose one of them to turn its dial.")
         elif not usable:

@@ -10,6 +10,7 @@ from engine.actions.experiments.contrasts import KeptContrast, KeptDifference, c
 from engine.actions.experiments.sweeps import sweep_of
 from engine.actions.experiments.words import report_words
 from engine.actions.sweeping import export as sweeping
+from engine.documents.evidence import ONLY_PERSISTENCE
 from engine.errors import InvalidParameter
 from engine.library.records import ExperimentRecord, RecordKind
 
@@ -42,6 +43,15 @@ def steered_words(record: ExperimentRecord) -> str:
     return report_words({"steering": record.steering, "rung": record.evidence.get("rung")}) or "not steered"
 
 
+def evidence_of(record: ExperimentRecord) -> str:
+    """What can be claimed for the circuit that steered; empty where none did."""
+    language = str(record.evidence.get("language") or "")
+    circuits = [item for item in record.steering.get("items", []) if item.get("kind") == "circuit"]
+    persistent = bool(circuits) and all(item.get("only_persistence") is True for item in circuits)
+    known = record.evidence.get("rung") is not None
+    return f"{language} · {ONLY_PERSISTENCE}" if language and known and persistent else language
+
+
 def setting_rows(record: ExperimentRecord) -> list[tuple[str, str]]:
     """What was set, for a person."""
     given = record.settings
@@ -52,7 +62,7 @@ def setting_rows(record: ExperimentRecord) -> list[tuple[str, str]]:
         ("Steering report", str(record.steering.get("text", ""))),
     ]
     if record.evidence.get("language"):
-        rows.append(("Evidence", str(record.evidence["language"])))
+        rows.append(("Evidence", evidence_of(record)))
     rows += [
         ("Temperature", str(given.get("temperature", ""))),
         ("Longest answer", "automatic" if longest is None else f"{longest} tokens"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from engine.documents.evidence import rung_language
+from engine.documents.evidence import evidence_words
 
 NO_CLAIM = "no evidence can be claimed"
 
@@ -38,7 +38,8 @@ def report_words(details: Mapping[str, Any]) -> str:
             case "circuit":
                 name = item.get("name", item.get("id"))
                 rung = details.get("rung")
-                evidence = rung_language(rung) if isinstance(rung, int) and 0 <= rung <= 3 else NO_CLAIM
+                known = isinstance(rung, int) and 0 <= rung <= 3
+                evidence = evidence_words(rung, item.get("only_persistence") is True) if known else NO_CLAIM
                 found.append(f"by the circuit {name} at λ {_lambda(item)} ({evidence})")
             case "unknown":
                 return "whether it was steered could not be read"
