@@ -27,6 +27,12 @@ _NEXT_STEP = (
     "run circuit-level faithfulness",
     "nothing further: this is the top rung",
 )
+TESTED_ELSEWHERE = (
+    "This program does not test circuits: that is done with the tool that made the document (miStudio, or code of your "
+    "own); import the document again when it holds the result."
+)
+"""Said wherever the next step is: advice that cannot be followed here says where it can."""
+
 PERSISTENCE = "persistence"
 """The type of an edge whose effect is mostly the direct path along the residual stream."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.documents.evidence import evidence_words, is_validated, rung_language, rung_next_step
+from engine.documents.evidence import TESTED_ELSEWHERE, evidence_words, is_validated, rung_language, rung_next_step
 from engine.steering.errors import UnvalidatedCircuit
 
 
@@ -21,5 +21,8 @@ def require_validated(circuit_id: str, rung: int, *, acknowledged: bool, only_pe
             "rung_language": rung_language(rung),
             "next_step": rung_next_step(rung),
         },
-        remedy=f"To lift it, {rung_next_step(rung)}; to use it as it is, acknowledge that it is unvalidated.",
+        remedy=(
+            f"To use it as it is, acknowledge that it is unvalidated. To lift it, {rung_next_step(rung)}. "
+            f"{TESTED_ELSEWHERE}"
+        ),
     )

@@ -136,7 +136,8 @@ class CircuitAnswer(TypedDict):
     """A circuit. ``steering``: whether it adds anything now; null where that was not looked at.
 
     ``only_persistence``: every edge is a direction that the residual stream carries on, nothing computed; it is to be
-    said beside the phrase of the rung.
+    said beside the phrase of the rung. ``rung_next_step`` is done outside this program, with the tool that made the
+    document.
     """
 
     id: str

@@ -89,7 +89,9 @@ def test_files_are_dropped_and_their_verdicts_said(
     )
     card = page.card
     assert card.badge.text() == "causally validated (edge)"
-    assert card.next_step.text() == "To reach rung 3: run circuit-level faithfulness."
+    assert card.next_step.text().startswith(
+        "To reach rung 3: run circuit-level faithfulness. This program does not test"
+    )
     assert card.marks() == ["SAE set incomplete"]
     assert card.layer_sentences() == [
         "Layer 1 runs on sae-one @ layer 1.",

@@ -52,9 +52,10 @@ def test_without_a_parent_it_is_no_window(qtbot: QtBot) -> None:
 
 
 def test_what_would_raise_a_rung_says_nothing_that_is_not_earned() -> None:
-    assert next_words(0) == "To reach rung 1: run an attribution pass."
-    assert next_words(1) == "To reach rung 2: run intervention validation."
-    assert next_words(2) == "To reach rung 3: run circuit-level faithfulness."
+    assert next_words(0).startswith("To reach rung 1: run an attribution pass. This program does not test circuits")
+    assert next_words(1).startswith("To reach rung 2: run intervention validation. This program does not test circuits")
+    assert next_words(2).startswith("To reach rung 3: run circuit-level faithfulness. This program does not test")
+    assert all("miStudio" in next_words(rung) and "import the document again" in next_words(rung) for rung in range(3))
     assert next_words(3) == "This is the top rung."
     for rung in (0, 1):
         assert not claims_causation(next_words(rung)) and not claims_causation(RungBadge(rung).toolTip())

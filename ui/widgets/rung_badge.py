@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import QEvent
 from PySide6.QtWidgets import QLabel, QSizePolicy
 
-from engine.documents.evidence import PERSISTENCE_SENTENCE, TOP_RUNG, evidence_words, rung_next_step
+from engine.documents.evidence import PERSISTENCE_SENTENCE, TESTED_ELSEWHERE, TOP_RUNG, evidence_words, rung_next_step
 from ui.widgets.basics import label, set_pill
 
 RUNG_TONES = ("quiet", "warn", "info", "good")
@@ -13,10 +13,10 @@ RUNG_TONES = ("quiet", "warn", "info", "good")
 
 
 def next_words(rung: int) -> str:
-    """What would lift a circuit from ``rung``, as a sentence; it never spells a phrase that is not earned yet."""
+    """What would lift a circuit from ``rung``, and where that is done; it never spells a phrase that is not earned."""
     if rung >= TOP_RUNG:
         return "This is the top rung."
-    return f"To reach rung {rung + 1}: {rung_next_step(rung)}."
+    return f"To reach rung {rung + 1}: {rung_next_step(rung)}. {TESTED_ELSEWHERE}"
 
 
 class RungBadge(QLabel):

@@ -187,7 +187,7 @@ def _nothing_to_serve(candidate: Candidate) -> SaeSetIncomplete:
         f"The circuit {candidate.record.name!r} has no features to serve: its members are clusters that were not "
         "written out.",
         details={"offenders": []},
-        remedy="Export it again with its clusters expanded.",
+        remedy="Export it again, with its clusters expanded, from the tool that made it.",
     )
 
 
