@@ -18,9 +18,6 @@ from engine.steering.live import Place
 from engine.steering.push import Push, told
 from engine.steering.report import ManualItem, ProfileItem
 
-DEFAULT_STRENGTH = 1.0
-"""Of a feature that is added without one."""
-
 PUSH_TIP = (
     "All features of a layer are summed into one vector. It is as long as their strengths together only where they "
     "point the same way."
@@ -97,13 +94,13 @@ def live_evidence(now: Snapshot) -> str:
     return evidence_words(now.plan.rung, now.plan.report.only_persistence)
 
 
-def parse_features(text: str) -> dict[int, float]:
-    """``1234``, ``1234:2.5`` or ``1234=2.5``, separated by commas, spaces or lines, as index → strength.
+def parse_features(text: str) -> dict[int, float | None]:
+    """``1234``, ``1234:2.5`` or ``1234=2.5``, separated by commas, spaces or lines, as index → strength, None without.
 
     Raises :class:`InvalidParameter` with the part that cannot be read, or a feature that is named twice.
     """
     tidy = re.sub(r"\s*([:=])\s*", r"\1", text.replace("−", "-"))
-    found: dict[int, float] = {}
+    found: dict[int, float | None] = {}
     for part in re.split(r"[\s,;]+", tidy):
         if not part:
             continue
@@ -119,7 +116,7 @@ def parse_features(text: str) -> dict[int, float]:
             raise InvalidParameter(
                 f"Feature {index} is named twice.", param="features", remedy="Name each feature once."
             )
-        found[index] = DEFAULT_STRENGTH if match[2] is None else float(match[2])
+        found[index] = None if match[2] is None else float(match[2])
     return found
 
 

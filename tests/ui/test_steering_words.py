@@ -12,15 +12,15 @@ from ui.steering_words import features, parse_features, report_words, scale_word
     ("text", "found"),
     [
         ("", {}),
-        ("1234", {1234: 1.0}),
+        ("1234", {1234: None}),
         ("1234:2.5", {1234: 2.5}),
         ("1234=2.5", {1234: 2.5}),
-        ("1, 2:-3\n#7 = .5;9", {1: 1.0, 2: -3.0, 7: 0.5, 9: 1.0}),
+        ("1, 2:-3\n#7 = .5;9", {1: None, 2: -3.0, 7: 0.5, 9: None}),
         ("5 : −4", {5: -4.0}),
         ("0:0", {0: 0.0}),
     ],
 )
-def test_features_are_read(text: str, found: dict[int, float]) -> None:
+def test_features_are_read(text: str, found: dict[int, float | None]) -> None:
     assert parse_features(text) == found
 
 

@@ -18,9 +18,9 @@ from engine.documents.members import MAX_MEMBERS
 from engine.engine import Engine
 from engine.library.records import FeatureLabel
 from engine.saes.attachment import Attachment
+from engine.steering.push import GENTLE
 from ui import theme
 from ui.bridge import Bridge
-from ui.feature_facts import GENTLE
 from ui.widgets.basics import Button, Notice, column, inset_text, label, line
 from ui.widgets.feature_picker import density_words
 from ui.widgets.rows_table import Column, RowsTable

@@ -29,7 +29,7 @@ from engine.steering.live import LiveState, Place
 from ui import theme
 from ui.frame import HOME, Frame
 from ui.live_watch import LiveWatch, WatchState
-from ui.steering_words import DEFAULT_STRENGTH, place_words
+from ui.steering_words import place_words
 from ui.widgets.attachment_card import AttachmentCard
 from ui.widgets.basics import Button, Card, column, label, line
 from ui.widgets.feature_picker import FeaturePicker
@@ -284,7 +284,7 @@ class SteeringPage(QScrollArea):
     def _add_found(self, place: Place, index: int) -> None:
         """A feature that was found is added; one that is there keeps its strength."""
         if index not in self._engine.desk.state.entry(place).values:
-            self._hand.set_values(place, {index: DEFAULT_STRENGTH})
+            self._hand.set_values(place, {index: None})
 
     def _on_refused(self, place: Place | None, error: Exception) -> None:
         card = self.cards.get(place) if place is not None else None

@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QLineEdit, QPlainTextEdit, QWidget
 from engine.errors import InvalidParameter
 from engine.library.records import FeatureLabel
 from engine.steering.live import Entry, Place
+from engine.steering.push import UNMEASURED_END, UNMEASURED_STRENGTH
 from ui import theme
 from ui.steering_words import PUSH_TIP, features, parse_features, place_words
 from ui.widgets.basics import Button, Card, ElidedLabel, Notice, column, label, line
@@ -18,6 +19,11 @@ from ui.widgets.feature_row import FeatureRow
 from ui.widgets.switch import Switch
 from ui.words import describe_error
 
+UNMEASURED = (
+    "This layer's typical norm is not known here, so dials cannot be scaled by it: a feature is added with strength "
+    f"{UNMEASURED_STRENGTH:g}, and dials end at ±{UNMEASURED_END:g}. The SAEs page measures it, for its own layer "
+    "and the loaded model."
+)
 FIELD_HEIGHT = 36
 FINDER_HEIGHT = 260
 
@@ -51,7 +57,7 @@ class AttachmentCard(Card):
     """Shows one place's values; says what the person wants with signals."""
 
     added = Signal(object)
-    """index → strength."""
+    """index → strength, None for the one a feature is first tried with."""
     changed = Signal(int, float, object)
     removed = Signal(int)
     cleared = Signal()
@@ -76,6 +82,9 @@ class AttachmentCard(Card):
         self.switch = Switch(f"Steering through {place_words(place)} on or off; values are kept")
         self.switch.clicked.connect(self.switched)
         self.shared = label("", "small", wrap=True)
+        self.unmeasured = label(UNMEASURED, "small", wrap=True)
+        self.unmeasured.hide()
+        self._known = False
         self.field = FeatureField()
         self.add_button = Button("Add", on_click=self._add)
         self.find_button = Button("Find…", "plain", "search", self._on_find)
@@ -134,6 +143,8 @@ class AttachmentCard(Card):
     def show_known(self, labels: Mapping[int, FeatureLabel], norms: Mapping[int, float], typical: float | None) -> None:
         """Labels, lengths of decoder rows, and the typical length of the residual stream, where known."""
         self._labels, self._norms, self._typical = labels, norms, typical
+        self._known = True
+        self.unmeasured.setVisible(typical is None)
         self._show_state()
         for row in self.rows.values():
             self._dress(row)
@@ -186,7 +197,7 @@ class AttachmentCard(Card):
         add.addWidget(self.add_button)
         add.addWidget(self.find_button)
         self.body.addLayout(head)
-        for part in (self.shared, self.notice, self.empty):
+        for part in (self.shared, self.unmeasured, self.notice, self.empty):
             self.body.addWidget(part)
         self.body.addLayout(self._list)
         self.body.addLayout(add)
@@ -214,7 +225,8 @@ class AttachmentCard(Card):
 
     def _dress(self, row: FeatureRow) -> None:
         row.show_label(self._labels.get(row.index))
-        row.show_norms(self._norms.get(row.index), self._typical)
+        if self._known:
+            row.show_norms(self._norms.get(row.index), self._typical)
 
     def _add(self) -> None:
         try:
