@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QPoint, Qt
-from PySide6.QtWidgets import QFileDialog
+from PySide6.QtWidgets import QApplication, QFileDialog
 from pytestqt.qtbot import QtBot
 
 from engine.events import SaesChanged
@@ -17,11 +17,13 @@ from engine.steering.push import GENTLE
 from tests.conftest import EngineMaker
 from tests.made_saes import make_sae
 from tests.ui.conftest import StageMaker
-from tests.ui.look import answer, chat_of, send, until
+from tests.ui.look import answer, chat_of, in_sight, send, until
 from tests.ui.stage import Stage
 from ui.feature_facts import facts_of
 from ui.frame import HOME, STEERING
+from ui.steer_targets import Kind
 from ui.widgets.attachment_card import AttachmentCard
+from ui.widgets.basics import Button
 from ui.widgets.feature_picker import FeaturePicker
 
 PLACE = ("made-sae", 1)
@@ -368,6 +370,38 @@ def test_the_page_is_never_wider_than_the_window(
     stage.window.resize(*size)
     until(qtbot, lambda: stage.window.steering.horizontalScrollBar().maximum() == 0)
     assert stage.window.size().toTuple() == size
+
+
+@pytest.mark.parametrize("size", [(1280, 800), (900, 620)])
+def test_what_opens_on_a_card_opens_in_sight(
+    qtbot: QtBot, stage: Stage, card: AttachmentCard, size: tuple[int, int]
+) -> None:
+    stage.window.resize(*size)
+    page = stage.window.steering
+    add(card, qtbot, " ".join(f"{index}:1" for index in range(9)))
+    until(qtbot, lambda: len(card.rows) == 9 and not stage.window.hand.busy)
+    page.verticalScrollBar().setValue(0)
+    card.find_button.click()
+    assert card.finder is not None
+    until(qtbot, lambda: in_sight(card.finder))
+    card.find_button.click()
+    page.verticalScrollBar().setValue(page.verticalScrollBar().maximum())
+    card.find_button.click()
+    until(qtbot, lambda: in_sight(card.finder))
+    card.find_button.click()
+    for _round in range(8):
+        QApplication.processEvents()
+    high = card.height()
+    card.save_button.click()
+    until(qtbot, lambda: in_sight(card.save_panel))
+    assert abs(card.height() - high) <= 4
+    card.name.setText("nine of them")
+    qtbot.keyClick(card.name, Qt.Key.Key_Return)
+    until(qtbot, lambda: "Saved as the profile" in card.notice.words() and in_sight(card.notice))
+    (saved,) = stage.engine.library.profiles.list()
+    next(each for each in card.notice.findChildren(Button) if each.text() == "Compare with it").click()
+    chat = stage.window.chat
+    until(qtbot, lambda: chat.comparing and chat.dial.chosen == (Kind.PROFILE, saved.id))
 
 
 def test_features_are_found_by_the_words_of_their_labels(qtbot: QtBot, stage: Stage, card: AttachmentCard) -> None:

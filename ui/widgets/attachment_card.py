@@ -16,6 +16,7 @@ from ui import theme
 from ui.steering_words import PUSH_TIP, features, parse_features, place_words
 from ui.widgets.basics import Button, Card, ElidedLabel, Notice, column, label, line
 from ui.widgets.feature_row import FeatureRow
+from ui.widgets.scroll_page import InOnePlace, reveal
 from ui.widgets.switch import Switch
 from ui.words import describe_error
 
@@ -106,10 +107,11 @@ class AttachmentCard(Card):
         self.name.setPlaceholderText("Name of the profile")
         self.name.returnPressed.connect(self._save)
         self.save_panel = QWidget()
+        self._foot = QWidget()
+        self._places = InOnePlace(self._foot, self.save_panel)
         save = line(self.name, Button("Save", "primary", on_click=self._save))
-        save.addWidget(Button("Cancel", "quiet", on_click=self.save_panel.hide))
+        save.addWidget(Button("Cancel", "quiet", on_click=self._leave_save))
         self.save_panel.setLayout(save)
-        self.save_panel.hide()
         self._list = column(spacing=theme.XS)
         self._build()
         self.show_entry(Entry(), set(), "")
@@ -160,6 +162,7 @@ class AttachmentCard(Card):
         self.finder = finder
         self._found.addWidget(finder)
         finder.show()
+        reveal(finder)
         finder.setFocus()
 
     def show_activations(self, values: Mapping[int, float] | None) -> None:
@@ -170,18 +173,21 @@ class AttachmentCard(Card):
     def begin_save(self, name: str) -> None:
         """Ask for the profile's name, with a proposal."""
         self.name.setText(name)
-        self.save_panel.show()
+        self._places.setCurrentWidget(self.save_panel)
+        reveal(self.save_panel)
         self.name.setFocus()
         self.name.selectAll()
 
-    def end_save(self, words: str) -> None:
-        """The profile is there."""
-        self.save_panel.hide()
-        self.notice.show_words(words, "info")
+    def end_save(self, words: str, *actions: QWidget) -> None:
+        """The profile is there; ``actions`` are what can be done with it now."""
+        self._leave_save()
+        self.notice.show_words(words, "info", *actions)
+        reveal(self.notice)
 
     def say_error(self, error: Exception) -> None:
         """Show what was refused, in place."""
         self.notice.show_words(describe_error(error))
+        reveal(self.notice)
 
     # --- inside -----------------------------------------------------------------------------------------------------
 
@@ -204,8 +210,8 @@ class AttachmentCard(Card):
         self.body.addWidget(self.error)
         self._found = column()
         self.body.addLayout(self._found)
-        self.body.addLayout(line(self.save_button, self.clear_button, None))
-        self.body.addWidget(self.save_panel)
+        self._foot.setLayout(line(self.save_button, self.clear_button, None))
+        self.body.addWidget(self._places)
         self.error.hide()
 
     def _show_state(self) -> None:
@@ -234,6 +240,7 @@ class AttachmentCard(Card):
         except InvalidParameter as error:
             self.error.setText(describe_error(error))
             self.error.show()
+            reveal(self.error)
             return
         self.error.hide()
         self.notice.hide()
@@ -247,7 +254,11 @@ class AttachmentCard(Card):
         else:
             self.finder.setVisible(self.finder.isHidden())
             if not self.finder.isHidden():
+                reveal(self.finder)
                 self.finder.setFocus()
+
+    def _leave_save(self) -> None:
+        self._places.setCurrentWidget(self._foot)
 
     def _save(self) -> None:
         if self.name.text().strip():
