@@ -176,6 +176,7 @@ def test_without_a_norm_the_stated_strength_is_taken_and_said(qtbot: QtBot, stag
     until(qtbot, lambda: dict(stage.engine.desk.state.entry(other).values) == {3: 1.0})
     until(qtbot, page.cards[other].unmeasured.isVisible)
     assert "added with strength 1, and dials end at ±50" in page.cards[other].unmeasured.text()
+    until(qtbot, lambda: 3 in page.cards[other].rows)
     assert page.cards[other].rows[3].slider.end == 50.0
 
 
