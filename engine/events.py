@@ -300,6 +300,7 @@ class RequestRecorded(Event):
     code.
     ``steering`` is the report, of an answer that changed on its way with ``steering_path`` beside it: each steering as
     ``{choice, token, steering}``, with the token it began at (0: while the prompt was read).
+    ``only_persistence``: every edge of the circuit whose ``rung`` it is; None without a rung.
     ``cut_short``: the client left, or the server stopped, before the last byte.
     """
 
@@ -320,6 +321,7 @@ class RequestRecorded(Event):
     steering: str | None = None
     steering_path: tuple[Mapping[str, Any], ...] = ()
     rung: int | None = None
+    only_persistence: bool | None = None
     ignored_fields: tuple[str, ...] = ()
     prompt_tokens: int | None = None
     completion_tokens: int | None = None

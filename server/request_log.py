@@ -47,6 +47,7 @@ class RequestNotes:
     steering: str | None = None
     steering_path: tuple[dict[str, Any], ...] = ()
     rung: int | None = None
+    only_persistence: bool | None = None
     ignored_fields: tuple[str, ...] = ()
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
@@ -71,6 +72,7 @@ class RequestNotes:
             self.seconds_queued = delta.seconds_queued
             self.seconds_to_first_token = delta.seconds_to_first_token
             self.steering, self.rung = delta.steering.text(), delta.rung
+            self.only_persistence = None if delta.rung is None else delta.steering.only_persistence
         elif isinstance(delta, ChoiceFinished):
             self._walked(delta.index, delta.path)
         elif isinstance(delta, RequestFailed):
@@ -175,6 +177,7 @@ _FROM_NOTES = (
     "steering",
     "steering_path",
     "rung",
+    "only_persistence",
     "ignored_fields",
     "prompt_tokens",
     "completion_tokens",

@@ -11,7 +11,7 @@ from typing import Any
 from engine.actions.steering.looking import CircuitView, WantedSae
 from engine.documents.binding import Verdict
 from engine.documents.circuit import CircuitDocument, Edge
-from engine.documents.evidence import is_validated, rung_language
+from engine.documents.evidence import PERSISTENCE_SENTENCE, evidence_words, is_validated, rung_language
 from engine.documents.verdicts import LayerVerdict
 from engine.library.records import CircuitRecord, ServingMode
 from engine.steering.claims import Claim
@@ -31,7 +31,7 @@ def layers_words(layers: Sequence[int]) -> str:
 def circuit_marks(view: CircuitView) -> tuple[Mark, ...]:
     """The state words of a circuit, the phrase of its rung first."""
     record = view.summary.record
-    marks: list[Mark] = [(rung_language(record.rung), RUNG_TONES[record.rung])]
+    marks: list[Mark] = [(evidence_words(record.rung, only_persistence(view)), RUNG_TONES[record.rung])]
     return (*marks, *state_marks(view))
 
 
@@ -118,9 +118,14 @@ def claim_marks(claims: Sequence[Claim]) -> tuple[Mark, ...]:
     return tuple(marks)
 
 
-def acknowledge_words(rung: int) -> str:
+def only_persistence(view: CircuitView) -> bool:
+    """Whether every edge of it is persistence, as far as its document can be read."""
+    return view.document is not None and view.document.only_persistence
+
+
+def acknowledge_words(rung: int, persistent: bool = False) -> str:
     """What a person says before an unvalidated circuit steers."""
-    return f"I know that its evidence is only “{rung_language(rung)}”, and want to use it as it is."
+    return f"I know that its evidence is only “{evidence_words(rung, persistent)}”, and want to use it as it is."
 
 
 # --- evidence ---------------------------------------------------------------------------------------------------------
@@ -135,7 +140,8 @@ def whole_words(document: CircuitDocument) -> str:
     """Where the circuit as a whole stands, and why, where its edges differ."""
     rungs = [edge.evidence_rung for edge in document.definition.edges]
     weakest = f" Its {len(rungs)} edges are on different rungs; the weakest counts." if len(set(rungs)) > 1 else ""
-    return f"The circuit as a whole: {rung_language(document.rung)}.{weakest}"
+    persistent = f" {PERSISTENCE_SENTENCE}" if document.only_persistence else ""
+    return f"The circuit as a whole: {rung_language(document.rung)}.{weakest}{persistent}"
 
 
 def edge_evidence(edge: Edge) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from engine.documents.evidence import rung_language
+from engine.documents.evidence import evidence_words
 from engine.events import RequestRecorded
 from ui.steering_words import since
 from ui.words import count
@@ -100,7 +100,7 @@ def details(entry: RequestRecorded) -> list[tuple[str, str]]:
         ("Written by", None if entry.backend is None else _backend(entry)),
         ("Steering", entry.steering),
         *_path(entry),
-        ("Evidence", None if entry.rung is None else rung_language(entry.rung)),
+        ("Evidence", None if entry.rung is None else evidence_words(entry.rung, entry.only_persistence is True)),
         ("Ignored fields", ignored(entry) or None),
     ]
     return [(head, value) for head, value in rows if value]

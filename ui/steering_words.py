@@ -13,7 +13,7 @@ from engine.actions.experiments.words import path_of as path_of
 from engine.actions.experiments.words import report_words as report_words
 from engine.actions.experiments.words import since as since
 from engine.actions.experiments.words import strength as strength
-from engine.documents.evidence import rung_language
+from engine.documents.evidence import evidence_words
 from engine.errors import InvalidParameter
 from engine.library.records import SaeRecord
 from engine.steering.desk import Snapshot
@@ -21,9 +21,6 @@ from engine.steering.dial import shortest_decimal
 from engine.steering.live import Place
 from engine.steering.push import Push, told
 from engine.steering.report import ManualItem, ProfileItem
-
-DEFAULT_STRENGTH = 1.0
-"""Of a feature that is added without one."""
 
 PUSH_TIP = (
     "All features of a layer are summed into one vector. It is as long as their strengths together only where they "
@@ -108,14 +105,18 @@ def any_on(now: Snapshot) -> bool:
 
 
 def live_evidence(now: Snapshot) -> str:
-    """The evidence phrase for the circuits that steer, word for word; empty where none does."""
+    """The evidence phrase for the circuits that steer, word for word, and whether it is for persistence only; empty
+    where none does.
+    """
     if not now.plan.report.circuits:
         return ""
-    return NO_CLAIM if now.plan.rung is None else rung_language(now.plan.rung)
+    if now.plan.rung is None:
+        return NO_CLAIM
+    return evidence_words(now.plan.rung, now.plan.report.only_persistence)
 
 
-def parse_features(text: str) -> dict[int, float]:
-    """``1234``, ``1234:2.5`` or ``1234=2.5``, separated by commas, spaces or lines, as index → strength.
+def parse_features(text: str) -> dict[int, float | None]:
+    """``1234``, ``1234:2.5`` or ``1234=2.5``, separated by commas, spaces or lines, as index → strength, None without.
 
     Raises :class:`InvalidParameter` with the part that cannot be read or can be read in two ways, or a feature that is
     named twice.
@@ -128,7 +129,7 @@ def parse_features(text: str) -> dict[int, float]:
             param="features",
             remedy=f"Write {whole}.{fraction} for one strength, or a blank after the comma for two features.",
         )
-    found: dict[int, float] = {}
+    found: dict[int, float | None] = {}
     for part in re.split(r"[\s,;]+", tidy):
         if not part:
             continue
@@ -144,7 +145,7 @@ def parse_features(text: str) -> dict[int, float]:
             raise InvalidParameter(
                 f"Feature {index} is named twice.", param="features", remedy="Name each feature once."
             )
-        found[index] = DEFAULT_STRENGTH if match[2] is None else float(match[2])
+        found[index] = None if match[2] is None else float(match[2])
     return found
 
 

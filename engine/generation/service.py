@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager
 from typing import TypeVar
 
 from engine.config import EngineSettings
+from engine.documents.evidence import PERSISTENCE_SENTENCE
 from engine.errors import ContextLengthExceeded, InvalidParameter, MillmError, ModelBusy, ModelNotLoaded
 from engine.generation.constraint import CompiledConstraint
 from engine.generation.constraints.compiler import ConstraintCompiler
@@ -60,6 +61,10 @@ from engine.steering.stored import StoredProfile, dial_bounds, read_stored
 __all__ = ["GenerationService", "PreparedPrompt", "PreparedRequest", "QueueStats", "RequestHandle"]
 
 T = TypeVar("T")
+
+
+NOTE_PERSISTENCE = f"The rung of what steers: {PERSISTENCE_SENTENCE}"
+"""Beside an answer's rung where the phrase alone promises more."""
 
 
 class GenerationService:
@@ -139,6 +144,9 @@ class GenerationService:
             or (request.noise_seed is not None and self._settings.MAX_LANES == 1)
         )
         steering = self._steering(request)
+        plan = steering.admitted if steering.plan is None else steering.plan
+        if plan.rung is not None and plan.report.only_persistence:
+            notes = (*notes, NOTE_PERSISTENCE)
         capture = self._capture(request, prompts, caps)
         constraint = None
         if request.response_format is not None:

@@ -330,7 +330,10 @@ def _read_shards(findings: Findings) -> list[StoredTensor]:
 def _explain_missing_weights(findings: Findings) -> None:
     names = sorted(os.listdir(findings.folder))
     if "adapter_config.json" in names:
-        findings.add("it holds a LoRA adapter, not a whole model", "Merge it into its base model and save the result.")
+        findings.add(
+            "it holds a LoRA adapter, not a whole model",
+            "Merge it into its base model with peft (merge_and_unload), save the result, and import that.",
+        )
     elif any(name.endswith(".safetensors") and "-of-" in name for name in names):
         findings.add("model.safetensors.index.json is missing, which says what the weight files hold", DOWNLOAD_AGAIN)
     elif any(name.endswith((".bin", ".pt", ".pth", ".ckpt")) for name in names):

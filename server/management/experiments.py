@@ -229,7 +229,7 @@ def register(app: Quart, context: ServerContext) -> None:
 
     @app.get("/api/experiments/<int:experiment_id>/export")
     @describe(
-        "A record as Markdown, as JSON, bare, or a sweep as CSV.",
+        "A record as Markdown, as JSON, bare, or a sweep or contrast as CSV.",
         query=_ExportQuery,
         answer=dict[str, Any],
         also_as=("text/markdown", "text/csv"),

@@ -132,7 +132,7 @@ def register(app: Quart, context: ServerContext) -> None:
 
     @app.get("/api/sweeps/<sweep_id>/export")
     @describe(
-        "A sweep as a file, with what it ran on: CSV, or Markdown.",
+        "A sweep as a file: CSV with a row for each answer, or Markdown with what it ran on.",
         query=_ExportQuery,
         answer=Text("text/csv"),
         also_as=("text/markdown",),

@@ -179,6 +179,18 @@ def test_the_rung_of_the_circuit_that_steers(stage: Stage, rung: int, header: st
     assert chunks[-1]["millm_steering"] == 'circuit;id="c-1";intensity="1.0"'
 
 
+def test_a_circuit_of_persistence_alone_is_noted_beside_its_rung(stage: Stage) -> None:
+    stage.attach()
+    serve_circuit(stage, rung=2)
+    assert "X-miLLM-Notes" not in stage.ask().headers
+    stage.engine.desk.stop_circuit("c-1")
+    serve_circuit(stage, rung=2, only_persistence=True)
+    answer = stage.ask()
+    assert answer.headers[RUNG] == '2; language="causally validated (edge)"'
+    assert "Every edge of this circuit is persistence" in answer.headers["X-miLLM-Notes"]
+    assert "X-miLLM-Notes" not in stage.ask(steering_intensity="off").headers
+
+
 def test_the_dial_over_a_circuit(stage: Stage) -> None:
     stage.attach()
     serve_circuit(stage, rung=2)
@@ -249,8 +261,17 @@ def serve_circuit(
     rung: int | None,
     intensity: float = 1.0,
     composed: bool = False,
+    only_persistence: bool = False,
 ) -> None:
     """Have a circuit of one member serve in full."""
     stage.engine.desk.serve_circuit(
-        ServingCircuit(circuit_id, f"Circuit {circuit_id}", {place: {3: 60.0}}, intensity, rung, composed=composed)
+        ServingCircuit(
+            circuit_id,
+            f"Circuit {circuit_id}",
+            {place: {3: 60.0}},
+            intensity,
+            rung,
+            composed=composed,
+            only_persistence=only_persistence,
+        )
     )

@@ -55,3 +55,8 @@ def answer(chat: ChatPage, index: int) -> AnswerMessage:
 def plain(text: str) -> str:
     """``text`` with blanks where a line may not be broken as other blanks."""
     return text.replace("\N{NO-BREAK SPACE}", " ")
+
+
+def in_sight(part: QWidget) -> bool:
+    """Whether all of a widget is on screen: nothing of it is scrolled away or cut off."""
+    return part.isVisible() and part.visibleRegion().boundingRect() == part.rect()

@@ -13,10 +13,10 @@ from ui.steering_words import features, parse_features, report_words, scale_word
     ("text", "found"),
     [
         ("", {}),
-        ("1234", {1234: 1.0}),
+        ("1234", {1234: None}),
         ("1234:2.5", {1234: 2.5}),
         ("1234=2.5", {1234: 2.5}),
-        ("1, 2:-3\n#7 = .5;9", {1: 1.0, 2: -3.0, 7: 0.5, 9: 1.0}),
+        ("1, 2:-3\n#7 = .5;9", {1: None, 2: -3.0, 7: 0.5, 9: None}),
         ("5 : −4", {5: -4.0}),
         ("0:0", {0: 0.0}),
         ("1:2,3:4", {1: 2.0, 3: 4.0}),
@@ -24,7 +24,7 @@ from ui.steering_words import features, parse_features, report_words, scale_word
         ("1,2", {1: 1.0, 2: 1.0}),
     ],
 )
-def test_features_are_read(text: str, found: dict[int, float]) -> None:
+def test_features_are_read(text: str, found: dict[int, float | None]) -> None:
     assert parse_features(text) == found
 
 
@@ -66,6 +66,14 @@ def _kept(*items: dict[str, object], changed: bool = False, rung: int | None = N
         (
             _kept({"kind": "circuit", "id": "c1", "name": "Two steps", "intensity": "1.0"}, rung=2),
             "steered by the circuit Two steps at λ 1 (causally validated (edge))",
+        ),
+        (
+            _kept(
+                {"kind": "circuit", "id": "c1", "name": "Two steps", "intensity": "1.0", "only_persistence": True},
+                rung=2,
+            ),
+            "steered by the circuit Two steps at λ 1 (causally validated (edge) · persistence only: carried on, not "
+            "computed)",
         ),
         (
             _kept({"kind": "circuit", "id": "c1", "intensity": "1.0"}),

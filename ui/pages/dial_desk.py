@@ -298,7 +298,10 @@ class DialDesk(QObject):
         self._strip.show_shelf(self._shelf, self._chosen)
         standing = None if target is None else self._standing(target)
         attached = bool(now.state.attachments)
-        self._strip.show_target(standing, f"now: {live_words(now)}", rung, claim, attached=attached)
+        persistence = target is not None and target.only_persistence
+        self._strip.show_target(
+            standing, f"now: {live_words(now)}", rung, claim, attached=attached, only_persistence=persistence
+        )
         self.changed.emit()
 
     def _standing(self, target: Target) -> Target:

@@ -15,16 +15,17 @@ from engine.events import Event, ModelLoadComplete, ModelUnloadComplete, SaeAtta
 from engine.saes.attachment import Attachment
 from ui import theme
 from ui.feature_facts import FeatureFacts, facts_of
-from ui.frame import MONITOR, STEERING, Frame
+from ui.frame import CHAT, MONITOR, STEERING, Frame
 from ui.pages.features_contrast import ContrastTab
 from ui.pages.features_reading import ReadingTab
 from ui.pages.features_seen import SeenTab
 from ui.pages.record_keeping import RecordKeeper
+from ui.steer_targets import Kind
 from ui.widgets.basics import Button, Card, Notice, column, label, line
 from ui.widgets.feature_detail import FeatureDetail
 from ui.widgets.feature_picker import FeaturePicker
 from ui.widgets.place_box import PlaceBox
-from ui.widgets.scroll_page import PageHead, page_ground, page_scroll
+from ui.widgets.scroll_page import PageHead, page_ground, page_scroll, reveal
 from ui.words import count, describe_error
 
 TABS = ("Labels", "Read a text", "Contrast", "Seen live")
@@ -68,10 +69,11 @@ class FeaturesPage(QWidget):
         self.gate_button = Button("Go to Steering", "primary", on_click=partial(frame.go, STEERING))
         self.file_dialog: QFileDialog | None = None
         self._build()
-        self.picker.picked.connect(lambda _sae, _layer, index: self.show_feature(index))
+        self.picker.picked.connect(lambda _sae, _layer, index: self._pick(index))
         for tab in (self.reading, self.contrast, self.seen):
-            tab.feature_picked.connect(self.show_feature)
+            tab.feature_picked.connect(self._pick)
         self.contrast.try_wanted.connect(self._try)
+        self.contrast.compare_wanted.connect(lambda key: frame.go(CHAT, compare=True, steer=(Kind.CLUSTER.value, key)))
         self.records = RecordKeeper(frame, self._say_error, self)
         self.contrast.keep_wanted.connect(self.records.add)
         self.records.kept.connect(lambda record: self.records.tell(self.notice, record))
@@ -125,6 +127,11 @@ class FeaturesPage(QWidget):
         self.stack.setCurrentIndex(place)
         for number, tab in enumerate(self.tabs):
             tab.setChecked(number == place)
+
+    def _pick(self, index: int) -> None:
+        """Show a feature that a person chose; where its panel stands under the lists, it comes into sight."""
+        self.show_feature(index)
+        reveal(self.detail)
 
     def show_feature(self, index: int) -> None:
         """Show what is known about a feature of the chosen SAE."""
@@ -198,6 +205,7 @@ class FeaturesPage(QWidget):
             "info",
             Button("Open Steering", "quiet", on_click=partial(self._frame.go, STEERING)),
         )
+        reveal(self.notice)
 
     def _on_refused(self, place: object, error: Exception) -> None:
         mine = self.places.place

@@ -296,7 +296,7 @@ class RecordsPage(Surface):
         record = self.view.record
         there = record is not None
         if record is not None:
-            self.csv_button.setVisible(record.kind is RecordKind.SWEEP)
+            self.csv_button.setVisible(record.kind is not RecordKind.COMPARISON)
             self.again_button.setVisible(record.kind is not RecordKind.CONTRAST)
             sweep = record.kind is RecordKind.SWEEP
             self.again_button.setText(" Open in Sweep" if sweep else " Ask again")

@@ -380,8 +380,9 @@ class SweepPage(QWidget):
             reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
             self.notice.show_words(f"{path} could not be written: {reason}. Choose another folder.")
 
+        more = " What it ran on is in the Markdown." if form is as_csv else ""
         self._bridge.run_in_background(
-            write, lambda done: self.notice.show_words(f"Saved as {done}.", "info"), failed, owner=self
+            write, lambda done: self.notice.show_words(f"Saved as {done}.{more}", "info"), failed, owner=self
         )
 
     # --- layout -----------------------------------------------------------------------------------------------------

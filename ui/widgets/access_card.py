@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QFrame, QLineEdit, QPlainTextEdit, QVBoxLayout, QW
 
 from ui import theme
 from ui.widgets.basics import Button, Card, CopyButton, ElidedLabel, IconButton, Notice, column, label, line, rule
+from ui.widgets.scroll_page import reveal
 from ui.widgets.switch import Switch
 
 LINES_HEIGHT = 78
@@ -123,6 +124,7 @@ class AccessCard(Card):
 
     def _toggle_more(self) -> None:
         self.more_panel.setVisible(self.more_panel.isHidden())
+        reveal(self.more_panel)
 
     def _on_key(self) -> None:
         text = self.key.text().strip()

@@ -17,6 +17,7 @@ from ui import shelf_words as words
 from ui import theme
 from ui.plain_text import as_letters
 from ui.widgets.basics import Button, Card, ElidedLabel, Notice, column, label, line, pill
+from ui.widgets.scroll_page import reveal
 from ui.words import count, megabytes
 
 HUB, FOUND, FILES = 0, 1, 2
@@ -220,6 +221,8 @@ class AddModels(Card):
         rows[:] = made
         for row in made:
             layout.addWidget(row)  # type: ignore[attr-defined]
+        if made:
+            reveal(made[0])
 
     def _build(self) -> None:
         tab_line = line(spacing=theme.M)

@@ -8,6 +8,7 @@ from PySide6.QtWidgets import QLineEdit, QTreeWidget, QTreeWidgetItem
 from engine.actions.downloading.saes import HubSaeFile, SaePreview
 from ui import shelf_words as words
 from ui.widgets.basics import Button, Card, Notice, label, line
+from ui.widgets.scroll_page import reveal
 from ui.words import count
 
 TREE_HEIGHT = 260
@@ -98,6 +99,8 @@ class AddSaes(Card):
         self.tree.blockSignals(False)
         self._show_tree(bool(found.files))
         self._count()
+        if found.files:
+            reveal(self.tree)
         if not found.files:
             self.notice.show_words("There is no weight file of an SAE in it.", "warn")
 

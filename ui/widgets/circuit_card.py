@@ -31,6 +31,7 @@ from ui.circuit_words import (
     evidence_paragraphs,
     hazard_remarks,
     layer_words,
+    only_persistence,
     slice_words,
     state_marks,
     whole_words,
@@ -124,7 +125,7 @@ class CircuitCard(Card):
         self._active = record.is_active
         self.validated = is_validated(record.rung)
         self.name.setText(record.name)
-        self.badge.show_rung(record.rung)
+        self.badge.show_rung(record.rung, only_persistence(view))
         self.facts.setText(circuit_line(view))
         self.name.setToolTip(as_letters(circuit_facts(view)))
         self.next_step.setText(next_words(record.rung))
@@ -135,7 +136,7 @@ class CircuitCard(Card):
         self._show_dial(view, intensity)
         show_push(self.push, pushes, intensity)
         self.check_row.setVisible(not self.validated)
-        self.check_words.setText(acknowledge_words(record.rung))
+        self.check_words.setText(acknowledge_words(record.rung, only_persistence(view)))
         self.check.setAccessibleName(self.check_words.text())
         self._show_switch()
         self._show_drawing(graph)

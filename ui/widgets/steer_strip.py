@@ -118,7 +118,14 @@ class SteerStrip(QFrame):
         self.choice.setToolTip(as_letters(self.choice.currentText()))
 
     def show_target(
-        self, target: Target | None, now: str = "", rung: int | None = None, claim: str = "", *, attached: bool = False
+        self,
+        target: Target | None,
+        now: str = "",
+        rung: int | None = None,
+        claim: str = "",
+        *,
+        attached: bool = False,
+        only_persistence: bool = False,
     ) -> None:
         """What the dial acts on (None: several circuits at once), what steers now, and what may be claimed for it;
         whether an SAE is ``attached`` to steer through.
@@ -139,7 +146,7 @@ class SteerStrip(QFrame):
         self.now.set_text(now)
         # With nothing to turn, the words beside it say so at length.
         self.now.setVisible(usable or target is None)
-        self.badge.show_rung(rung)
+        self.badge.show_rung(rung, only_persistence)
         self._claim = claim
         self._show_missing(target, attached)
         self._show_words()

@@ -1,4 +1,4 @@
-"""A record as Markdown, as JSON and, of a sweep, as CSV. Pure functions."""
+"""A record as Markdown, as JSON and, of a sweep or a contrast, as CSV. Pure functions."""
 
 from __future__ import annotations
 
@@ -10,12 +10,27 @@ from engine.actions.experiments.contrasts import KeptContrast, KeptDifference, c
 from engine.actions.experiments.sweeps import sweep_of
 from engine.actions.experiments.words import path_of, report_words, since, step_words
 from engine.actions.sweeping import export as sweeping
+from engine.actions.tables import csv_text
+from engine.documents.evidence import ONLY_PERSISTENCE
 from engine.errors import InvalidParameter
 from engine.library.records import ExperimentRecord, RecordKind
 
 KIND: Final = "millm.comparison"
 KINDS: Final = {kind: f"millm.{kind}" for kind in RecordKind}
 """What the JSON of a record calls itself."""
+CONTRAST_HEAD = (
+    "leans_to",
+    "feature",
+    "label",
+    "score",
+    "mean",
+    "other_mean",
+    "share",
+    "other_share",
+    "density",
+    "strength",
+)
+"""Columns of a contrast as CSV; means and shares are of the set a feature leans to and of the other."""
 
 
 def as_json(record: ExperimentRecord) -> str:
@@ -29,11 +44,34 @@ def as_json(record: ExperimentRecord) -> str:
 
 
 def as_csv(record: ExperimentRecord) -> str:
-    """The answers of a sweep, a row for each. Raises :class:`InvalidParameter` for a record of another kind."""
-    if record.kind is not RecordKind.SWEEP:
-        raise InvalidParameter(
-            f"A {record.kind} is no table of answers.", param="format", remedy="Export it as Markdown or JSON."
+    """The answers of a sweep or the features of a contrast, a row for each; see :mod:`engine.actions.tables`.
+
+    Raises :class:`InvalidParameter` for a comparison.
+    """
+    if record.kind is RecordKind.CONTRAST:
+        found = contrast_of(record)
+        sides = (("a", found.toward_a), ("b", found.toward_b))
+        return csv_text(
+            CONTRAST_HEAD,
+            [
+                (
+                    side,
+                    each.index,
+                    each.label,
+                    each.score,
+                    each.mean,
+                    each.other_mean,
+                    each.share,
+                    each.other_share,
+                    each.density,
+                    each.strength,
+                )
+                for side, rows in sides
+                for each in rows
+            ],
         )
+    if record.kind is not RecordKind.SWEEP:
+        raise InvalidParameter(f"A {record.kind} is no table.", param="format", remedy="Export it as Markdown or JSON.")
     return sweeping.as_csv(sweep_of(record), record.versions)
 
 
@@ -41,6 +79,15 @@ def steered_words(record: ExperimentRecord, *, every_step: bool = False) -> str:
     """What steered the steered side, in words; ``every_step`` of a long path, where it was turned often."""
     details = {"steering": record.steering, "rung": record.evidence.get("rung")}
     return report_words(details, every_step=every_step) or "not steered"
+
+
+def evidence_of(record: ExperimentRecord) -> str:
+    """What can be claimed for the circuit that steered; empty where none did."""
+    language = str(record.evidence.get("language") or "")
+    circuits = [item for item in record.steering.get("items", []) if item.get("kind") == "circuit"]
+    persistent = bool(circuits) and all(item.get("only_persistence") is True for item in circuits)
+    known = record.evidence.get("rung") is not None
+    return f"{language} · {ONLY_PERSISTENCE}" if language and known and persistent else language
 
 
 def setting_rows(record: ExperimentRecord) -> list[tuple[str, str]]:
@@ -54,7 +101,7 @@ def setting_rows(record: ExperimentRecord) -> list[tuple[str, str]]:
         (report, str(record.steering.get("text", ""))),
     ]
     if record.evidence.get("language"):
-        rows.append(("Evidence", str(record.evidence["language"])))
+        rows.append(("Evidence", evidence_of(record)))
     rows += [
         ("Temperature", str(given.get("temperature", ""))),
         ("Longest answer", "automatic" if longest is None else f"{longest} tokens"),

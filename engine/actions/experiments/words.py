@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from engine.documents.evidence import rung_language
+from engine.documents.evidence import evidence_words
 
 NO_CLAIM = "no evidence can be claimed"
 FEW_STEPS = 6
@@ -102,7 +102,8 @@ def _items_words(items: Sequence[Item], rung: int | None, *, in_path: bool = Fal
             case "profile":
                 found.append(f"by {item.get('name')} at λ {_lambda(item)}: {features(int(item.get('features', 0)))}")
             case "circuit":
-                evidence = rung_language(rung) if rung is not None and 0 <= rung <= 3 else NO_CLAIM
+                persists = item.get("only_persistence") is True
+                evidence = evidence_words(rung, persists) if rung is not None and 0 <= rung <= 3 else NO_CLAIM
                 told = "" if in_path else f" ({evidence})"
                 found.append(f"by the circuit {_name(item)} at λ {_lambda(item)}{told}")
             case "unknown":

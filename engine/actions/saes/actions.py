@@ -16,7 +16,7 @@ from engine.actions.saes.files import FOLDER, SaeFolder
 from engine.actions.saes.importing import Importer
 from engine.actions.saes.labels import LabelKind, read_label_upload, read_labels
 from engine.actions.saes.measuring import Measurer
-from engine.actions.saes.pushing import pushes_now, typical_norm
+from engine.actions.saes.pushing import pushes_now, typical_norm, with_first_strengths
 from engine.actions.saes.reading import Source, TextReader, TextReading
 from engine.actions.saes.rooms import Rooms
 from engine.actions.saes.steering import HandSteering
@@ -266,6 +266,10 @@ class SaeActions:
     def typical_norm(self, sae_id: str, layer: int) -> float | None:
         """The layer's median norm, where it is known; see :func:`engine.actions.saes.pushing.typical_norm`."""
         return typical_norm(self._rooms, sae_id, layer)
+
+    def with_first_strengths(self, sae_id: str, layer: int, values: Mapping[int, float | None]) -> dict[int, float]:
+        """Fill in what was given without a strength; see :func:`engine.actions.saes.pushing.with_first_strengths`."""
+        return with_first_strengths(self._rooms, sae_id, layer, values)
 
     def pushes(self, sets: Sequence[SteeredSet]) -> tuple[Push, ...]:
         """How long the vectors are that ``sets`` add; see :func:`engine.actions.saes.pushing.pushes_now`."""

@@ -81,12 +81,13 @@ def test_a_sweep_from_its_beginning_to_its_file(ready: House) -> None:
 
     table = api.call("GET", f"{SWEEPS}/{begun['id']}/export")
     assert table.headers["content-type"] == "text/csv; charset=utf-8"
-    rows = [row for row in csv.reader(io.StringIO(table.text)) if not row[0].startswith("#")]
-    assert len(rows) == 7 and rows[1][:2] == ["the sea", "0"]
-    assert "# Dial: Ships (profile)" in table.text and "miLLM Desktop" in table.text
+    rows = list(csv.DictReader(io.StringIO(table.text)))
+    assert len(rows) == 6 and not table.text.startswith("#")
+    assert (rows[0]["prompt"], rows[0]["side"], rows[0]["intensity"]) == ("the sea", "plain", "")
     text = api.call("GET", f"{SWEEPS}/{begun['id']}/export?format=markdown")
     assert text.headers["content-type"] == "text/markdown; charset=utf-8"
     assert text.text.startswith("# Sweep of Ships\n") and "## a smile" in text.text
+    assert "- Dial: Ships (profile)" in text.text and "miLLM Desktop" in text.text
 
     # Kept as a record it outlives the session, is exported alike, and its export can be sent back.
     with ready.socket() as events:
@@ -140,7 +141,8 @@ def test_one_runs_at_a_time_and_can_be_ended(ready: House) -> None:
         assert events.wait_for("sweep:complete", sweep_id=second["id"])["state"] == "complete"
     found = api.ok("GET", f"{SWEEPS}/{first['id']}")
     assert (found["state"], found["error"]) == ("cancelled", None) and found["done"] < 300
-    assert "ended before it was complete" in api.call("GET", f"{SWEEPS}/{first['id']}/export").text
+    told = api.call("GET", f"{SWEEPS}/{first['id']}/export?format=markdown").text
+    assert "ended before it was complete" in told
     assert [each["id"] for each in api.ok("GET", SWEEPS)["sweeps"]] == [second["id"], first["id"]]
 
 
