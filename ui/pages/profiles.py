@@ -197,7 +197,7 @@ class ProfilesPage(LibraryFrame[ProfileView]):
 
     def _save(self, draft: ProfileDraft) -> None:
         profiles = self._engine.profiles
-        values = {
+        values: dict[str, Any] = {
             "description": draft.description,
             "sae_id": draft.sae_id,
             "layer": draft.layer,
