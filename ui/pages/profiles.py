@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from functools import partial
+from typing import Any
 
 from PySide6.QtWidgets import QMenu
 
