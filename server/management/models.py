@@ -8,9 +8,10 @@ from typing import Annotated, Literal, TypedDict
 from pydantic import Field, StrictInt, StrictStr, model_validator
 from quart import Quart, Response
 
+from engine.actions.disk_use import DiskUse
 from engine.actions.downloading.models import DownloadRequest
 from engine.actions.downloading.preview import ModelPreview
-from engine.actions.models import DiskUse, ModelView
+from engine.actions.models import ModelView
 from engine.errors import InvalidParameter, ModelNotFound
 from engine.library.repositories import is_storable
 from engine.models.checkpoint import refuse_system_folder
