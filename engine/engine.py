@@ -19,8 +19,8 @@ from engine.actions.lock import SteeringLock
 from engine.actions.model_files import FOLDER as MODELS_FOLDER
 from engine.actions.model_files import ModelFolder
 from engine.actions.models import ModelActions
-from engine.actions.saes.actions import FOLDER as SAES_FOLDER
 from engine.actions.saes.actions import SaeActions
+from engine.actions.saes.files import FOLDER as SAES_FOLDER
 from engine.actions.steering.circuits import CircuitActions
 from engine.actions.steering.clusters import ClusterActions
 from engine.actions.steering.lost import end_what_lost_its_place

@@ -193,7 +193,7 @@ def test_a_write_that_the_disk_refuses_is_told_until_one_succeeds(library: Libra
         connection.exec_driver_sql(f"PRAGMA max_page_count={most}")
     with pytest.raises(LibraryUnusable, match="full") as caught:
         library.state.set("large", "x" * 1_000_000)
-    assert not isinstance(caught.value, LibraryLost)
+    assert not isinstance(caught.value, LibraryLost) and caught.value.code == "insufficient_disk"
     assert library.refused is not None and "full" in library.refused
     library.state.set("small", 1)
     assert library.refused is None
