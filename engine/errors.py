@@ -294,6 +294,12 @@ class LibraryUnusable(MillmError):
     code = "library_unusable"
 
 
+class LibraryFull(LibraryUnusable):
+    """The database's disk has no room for a change; what was asked for did not happen."""
+
+    code = "insufficient_disk"
+
+
 class LibraryLost(LibraryUnusable):
     """While the program runs, its database was deleted, replaced or damaged: nothing is confirmed any more."""
 

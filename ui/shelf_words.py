@@ -67,13 +67,11 @@ def is_unfinished(view: ModelView) -> bool:
 def facts(view: ModelView) -> str:
     """The small line under a model's name."""
     words = header_facts(view)
-    taken = view.disk_bytes / MB if view.disk_bytes else view.disk_size_mb
-    if taken:
-        words.append(f"{megabytes(taken)} on disk")
+    if view.disk_size_mb:
+        words.append(f"{megabytes(view.disk_size_mb)} on disk")
     if view.memory_footprint:
+        # Before a load, what it takes depends on device and context: the card works that out when it is asked.
         words.append(f"{size(view.memory_footprint)} in memory")
-    elif view.estimated_memory_mb:
-        words.append(f"about {megabytes(view.estimated_memory_mb)} in memory")
     words.append(view.repo_id or SOURCES.get(view.source, view.source))
     return in_line(words)
 
@@ -132,7 +130,7 @@ def deletion(view: ModelView) -> str:
         )
     place = f" at {view.local_path}" if view.local_path else ""
     return (
-        f"Take {view.name} off the shelf? Its files{place} are not the program's own and stay where they are. "
+        f"Take {view.name} off the shelf? Its files{place} stay where they are. "
         "Profiles, SAEs and conversations made with it stay."
     )
 

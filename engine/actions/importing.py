@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 
 from engine.actions.model_files import FOLDER, ModelFolder
+from engine.actions.writing import refuse_stray_links
 from engine.errors import CheckpointInvalid, InvalidLocalPath, InvalidParameter, ModelAlreadyExists
 from engine.events import EventBus, ModelsChanged
 from engine.library.database import Library
@@ -79,6 +80,9 @@ def import_local_model(
     new = replace(new, trust_remote_code=trust_remote_code and new.engine is EngineKind.TRANSFORMERS)
     if copy:
         _refuse_taken(library, new.name)
+        if new.engine is EngineKind.TRANSFORMERS:
+            # A GGUF's files were each named and found to be what they should; a folder holds whatever it holds.
+            refuse_stray_links(files, files[0].parent, "local_path")
         with ModelFolder(library.path.parent / FOLDER, library.state).copied(files, new.name, check) as folder:
             place = folder / files[0].name if new.engine is EngineKind.LLAMACPP else folder
             record = library.models.add(replace(new, local_path=str(place)))

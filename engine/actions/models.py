@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from engine.actions.disk_use import DiskUse, disk_use, model_files
 from engine.actions.downloading.models import DownloadRequest, ModelDownloads
 from engine.actions.downloading.preview import ModelPreview, preview
 from engine.actions.importing import LocalModel, import_local_model, look_at_local_model
@@ -63,7 +63,8 @@ class ModelView:
     Attributes:
         has_chat_template: None where nobody has looked yet: at the files of a checkpoint until it is loaded.
         download_progress, load_progress: 0–100 while under way, else None.
-        disk_bytes: What its files in the data directory take; None for files that lie elsewhere.
+        disk_size_mb: What its files take, wherever they lie: as they are now, or as they were when they were added.
+        disk_bytes: What goes from the disk with it, since this program wrote it; None for files that stay.
         num_parameters, memory_footprint, device, dtype, placement: Of the loaded model; ``memory_footprint`` is bytes.
         lease: Always None: leases are not kept.
     """
@@ -105,27 +106,6 @@ class ModelView:
     dtype: str | None = None
     placement: Placement | None = None
     lease: None = None
-
-
-@dataclass(frozen=True)
-class DiskItem:
-    """What one model or SAE takes on the disk. ``ours``: in the data directory, so removing the row frees it."""
-
-    kind: str
-    id: int | str
-    name: str
-    bytes: int
-    ours: bool
-
-
-@dataclass(frozen=True)
-class DiskUse:
-    """What models and SAEs take, largest first, and the room left where the data directory is. All bytes."""
-
-    items: tuple[DiskItem, ...]
-    ours_bytes: int
-    free_bytes: int
-    total_bytes: int
 
 
 class ModelActions:
@@ -174,19 +154,9 @@ class ModelActions:
 
     def disk_use(self) -> DiskUse:
         """What everything takes on the disk. Looks at files: not for a window's thread."""
-        root = self._folder.root
-        items = [
-            DiskItem("model", each.id, each.name, size, self._disk_bytes(each) is not None)
-            for each in self._library.models.list()
-            if (size := self._disk_bytes(each) or int((each.disk_size_mb or 0) * 1_000_000))
-        ]
-        items += [
-            DiskItem("sae", sae.id, sae.name, sae.file_size_bytes or 0, sae.copied) for sae in self._library.saes.list()
-        ]
-        items.sort(key=lambda item: (-item.bytes, item.name))
-        existing = root if root.is_dir() else self._library.path.parent
-        usage = shutil.disk_usage(existing)
-        return DiskUse(tuple(items), sum(each.bytes for each in items if each.ours), usage.free, usage.total)
+        return disk_use(
+            self._library.path.parent, self._library.models.list(), self._library.saes.list(), self._disk_bytes
+        )
 
     # --- coming in --------------------------------------------------------------------------------------------------
 
@@ -387,6 +357,7 @@ class ModelActions:
                 "dtype": info.dtype,
                 "placement": _placement(resident),
             }
+        taken = sum(model_files(record).values())
         return ModelView(
             id=record.id,
             name=record.name,
@@ -402,7 +373,7 @@ class ModelActions:
             pipeline_tag=record.pipeline_tag,
             context_length=record.context_length,
             has_chat_template=record.has_chat_template,
-            disk_size_mb=record.disk_size_mb,
+            disk_size_mb=round(taken / 1_000_000, 2) if taken else record.disk_size_mb,
             disk_bytes=self._disk_bytes(record),
             estimated_memory_mb=record.estimated_memory_mb,
             trust_remote_code=record.trust_remote_code,

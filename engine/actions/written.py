@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath, PurePosixPath
 from typing import Any
 
-from engine.actions.writing import remove_tree
+from engine.actions.writing import BLOCK, remove_tree
 from engine.files import open_file
 from engine.library.repositories.state import StateRepository
 
@@ -196,8 +196,11 @@ def _unchanged(path: Path, written: WrittenFile) -> bool:
 
 def _digest(path: Path) -> str | None:
     try:
+        digest = hashlib.sha256()
         with open_file(path) as reading:
-            return hashlib.file_digest(reading, "sha256").hexdigest()
+            while block := reading.read(BLOCK):
+                digest.update(block)
+        return digest.hexdigest()
     except OSError:
         return None
 
@@ -245,7 +248,10 @@ def sweep_marked(root: Path, wanted: Callable[[str, Note | None], bool]) -> list
             continue
         note = marked_note(folder)
         if wanted(folder.name, note):
-            unmark(folder)
+            try:
+                unmark(folder)
+            except OSError:
+                log.warning("%s could not be put right; that is done at the next start", folder, exc_info=True)
         else:
             take_away(folder, note_of(folder) if note is None else note, root)
             removed.append(folder.name)

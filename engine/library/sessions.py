@@ -18,7 +18,7 @@ from sqlalchemy import URL, Connection, Engine, QueuePool, create_engine, event
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.orm import Session
 
-from engine.errors import LibraryLost, LibraryUnusable
+from engine.errors import LibraryFull, LibraryLost, LibraryUnusable
 from engine.library.watch import FileWatch, Trouble, connect
 
 log = logging.getLogger(__name__)
@@ -215,8 +215,14 @@ class Sessions:
             unusable = LibraryUnusable(
                 f"The library {self._path} could not be used: {error.orig}.",
                 details={"path": str(self._path)},
-                remedy="Check that the disk has space and the folder may be written, then try again.",
+                remedy="Check that the folder may be written and its disk is well, then try again.",
             )
+            if code == sqlite3.SQLITE_FULL:
+                unusable = LibraryFull(
+                    f"The disk of the library {self._path} is full, so nothing more can be kept.",
+                    details={"path": str(self._path)},
+                    remedy="Free some space, then try again.",
+                )
             if writing:
                 self.refused = unusable.message
             raise unusable from error

@@ -87,7 +87,11 @@ class FileWatch:
                 if there is None
                 else "was replaced by another file"
             )
+            # First, so that a file that was only renamed is whole without its log.
+            folded = self._fold_in()
             saved = self._save() if self._path.parent.is_dir() else None
+            if folded and saved is not None:
+                self._forget_log()
             put_back = "Put it back where it was"
             if saved is not None:
                 put_back = f"All that was in it was saved as {saved}: end the program and give that file the name back"
@@ -147,10 +151,22 @@ class FileWatch:
         self._saved = target
         return target
 
-    def _fold_in(self) -> None:
-        """What the lost log holds was confirmed: put it into the file while the log is still open."""
-        with suppress(sqlite3.Error):
-            self._keeper.execute("PRAGMA wal_checkpoint(FULL)").fetchall()
+    def _fold_in(self) -> bool:
+        """What the log holds was confirmed: put it into the file while both are still open; whether all of it is."""
+        try:
+            busy, length, folded = self._keeper.execute("PRAGMA wal_checkpoint(FULL)").fetchone()
+        except sqlite3.Error:
+            return False
+        return busy == 0 and length == folded
+
+    def _forget_log(self) -> None:
+        """Remove the log of a file that is not beside it any more: SQLite would play it into whatever file is put there
+        (https://sqlite.org/howtocorrupt.html, section 1.4).
+        """
+        for place, own in self._beside.items():
+            if _identity(place) == own:
+                with suppress(OSError):
+                    place.unlink()
 
 
 def connect(path: Path, timeout: float = 5.0) -> sqlite3.Connection:

@@ -160,8 +160,7 @@ def test_a_gguf_says_what_its_header_holds_before_and_after_it_is_added(
         until(qtbot, lambda name=name: any(each.view.name == name for each in page.rows.values()))
         until(qtbot, lambda: page.add.local == [])
     assert plain(row(page, "tiny:F32").facts.text()) == (
-        "llama · 63 K parameters · window 2,048 · chat template · 0.3 MB on disk · about 0.3 MB in memory · "
-        "from this computer"
+        "llama · 63 K parameters · window 2,048 · chat template · 0.3 MB on disk · from this computer"
     )
     assert "window 2,048 · no chat template · 0.1 MB on disk" in plain(row(page, "plain:Q4_1").facts.text())
     assert badges(page, "plain:Q4_1") == ["llama.cpp", "on the disk"]  # its name says the quantisation

@@ -10,10 +10,11 @@ from typing import Any
 import psutil
 from PySide6.QtCore import QTimer
 
+from engine.actions.disk_use import DiskUse
 from engine.actions.downloading.models import DownloadRequest
 from engine.actions.downloading.preview import ModelPreview
 from engine.actions.importing import LocalModel
-from engine.actions.models import DiskUse, ModelView
+from engine.actions.models import ModelView
 from engine.actions.writing import BLOCK
 from engine.errors import DownloadCancelled, LoadCancelled, ModelAlreadyExists
 from engine.events import (
@@ -224,14 +225,11 @@ class ModelsPage(ShelfPage):
         self._bridge.run_in_background(self._engine.models.disk_use, self._on_disk, self._on_error, owner=self)
 
     def _on_disk(self, use: DiskUse) -> None:
-        models = sum(each.bytes for each in use.items if each.kind == "model" and each.ours)
-        saes = sum(each.bytes for each in use.items if each.kind == "sae" and each.ours)
-        elsewhere = sum(each.bytes for each in use.items if not each.ours)
         self.memory.disk.show_rows(
             [
-                ("Models kept here", words.size(models)),
-                ("SAEs kept here", words.size(saes)),
-                ("Files elsewhere", words.size(elsewhere)),
+                ("Models kept here", words.size(use.models_bytes)),
+                ("SAEs kept here", words.size(use.saes_bytes)),
+                ("Files elsewhere", words.size(use.elsewhere_bytes)),
                 ("Free on the disk", words.size(use.free_bytes)),
             ]
         )

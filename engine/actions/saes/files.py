@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.actions.saes.described import same_sae
-from engine.actions.writing import Writing, copy_file, remove_tree
+from engine.actions.writing import Writing, copy_file, refuse_stray_links, remove_tree
 from engine.actions.written import (
     REMOVED,
     Note,
@@ -76,7 +76,7 @@ class SaeFolder:
 
     def __init__(self, root: Path, state: StateRepository) -> None:
         self.root = root
-        self._writing = Writing(root, "a copy of the SAE")
+        self._writing = Writing(root, "a copy of the SAE", "path")
         self._notes = Notes(state, FOLDER)
 
     @contextmanager
@@ -179,7 +179,10 @@ class SaeFolder:
         base = _base(detected)
         stage = temporary / "files"
         digests: dict[Path, str] = {}
-        for source in _files(detected):
+        weights_file, *others = _files(detected)
+        # The weights were named and found to be an SAE; what lies beside them is taken along.
+        refuse_stray_links(others, base, "path")
+        for source in (weights_file, *others):
             target = stage / source.relative_to(base)
             target.parent.mkdir(parents=True, exist_ok=True)
             digests[source.relative_to(base)] = copy_file(source, target)

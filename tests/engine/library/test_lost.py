@@ -103,10 +103,9 @@ def test_what_was_confirmed_is_saved_and_an_empty_library_does_not_take_its_plac
             library.state.set("after", 2)
         (saved,) = path.parent.glob("millm.db.rescued-*")
         assert str(saved) in str(caught.value.remedy)
-    assert not path.exists()
+        # Its log would be played into whatever file gets its name.
+        assert sorted(os.listdir(path.parent)) == [saved.name]
     assert kept(saved) == ["before"]
-    for left in (log_of(path), log_of(path, "-shm")):
-        left.unlink(missing_ok=True)
     with pytest.raises(LibraryUnusable, match="is missing or empty") as refused:
         Library.open(path)
     assert saved.name in str(refused.value.remedy) and not path.exists()
@@ -122,6 +121,30 @@ def test_what_a_lost_log_held_is_in_the_file(library: Library, path: Path) -> No
         library.state.set("after", 2)
     # As after a kill: nobody has closed anything.
     assert kept(Path(shutil.copy(path, path.with_name("copy.db")))) == ["before"]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows renames no open file")
+def test_a_file_that_was_only_renamed_is_whole_by_itself(library: Library, path: Path) -> None:
+    mine = path.rename(path.with_name("mine.db"))
+    with pytest.raises(LibraryLost):
+        library.state.set("after", 2)
+    assert kept(mine) == ["before"]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows replaces no open file")
+def test_a_copy_put_in_its_place_is_not_mixed_with_the_old_log(path: Path, tmp_path: Path) -> None:
+    with Library.open(tmp_path / "copy.db") as other:
+        other.state.set("of the copy", 1)
+    library = Library.open(path)
+    library.state.set("before", 1)
+    os.replace(tmp_path / "copy.db", path)
+    with pytest.raises(LibraryLost):
+        library.state.set("after", 2)
+    # As after a kill: nobody has closed anything.
+    with Library.open(path) as again:
+        assert (again.state.get("of the copy"), again.state.get("before")) == (1, None)
+    library.close()
+    assert kept(path) == ["of the copy"]
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows renames no open file")
@@ -193,7 +216,7 @@ def test_a_write_that_the_disk_refuses_is_told_until_one_succeeds(library: Libra
         connection.exec_driver_sql(f"PRAGMA max_page_count={most}")
     with pytest.raises(LibraryUnusable, match="full") as caught:
         library.state.set("large", "x" * 1_000_000)
-    assert not isinstance(caught.value, LibraryLost)
+    assert not isinstance(caught.value, LibraryLost) and caught.value.code == "insufficient_disk"
     assert library.refused is not None and "full" in library.refused
     library.state.set("small", 1)
     assert library.refused is None
