@@ -19,6 +19,9 @@ MAX_DEPTH = 64
 TOO_DEEP = "Nested too deeply"
 """How the refusal of endless nesting begins."""
 
+MOST_VALUES = 2_000_000
+"""Values that are entered one by one, in one text that is read whole."""
+
 _STEPS = (512, 8_192, 65_536)
 """Characters given to the standard decoder at once, tried in turn."""
 
@@ -26,9 +29,11 @@ _BLANKS = re.compile(r"[ \t\n\r]*")
 _DECODER = json.JSONDecoder()
 
 
-def loads(text: str) -> Any:
-    """What ``json.loads`` gives. Raises ValueError, for nesting beyond what can be read too."""
-    cursor = JsonText(text)
+def loads(text: str, most: int = MOST_VALUES) -> Any:
+    """What ``json.loads`` gives. Raises ValueError, for nesting beyond what can be read too, and for a text that takes
+    more than ``most`` steps.
+    """
+    cursor = JsonText(text, most)
     value = cursor.value()
     cursor.end()
     return value
@@ -40,9 +45,10 @@ class JsonText:
     ``members`` and ``elements`` leave the cursor at each value in turn; one that nobody took is passed over.
     """
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, most: int | None = None) -> None:
         self._text = text
         self._at = 0
+        self._left = most
 
     def peek(self) -> str:
         """The first character of what comes next; empty at the end."""
@@ -73,6 +79,13 @@ class JsonText:
                 return self._string()
             case _:
                 raise self._error("Expecting value")
+
+    def short(self) -> Any:
+        """As :meth:`value`, for one that must not be longer than a step (64 KiB)."""
+        found = self._short_value()
+        if found is None:
+            raise self._error("The value does not end")
+        return found[0]
 
     def skip(self, _depth: int = 0) -> None:
         """Move behind the value at the cursor, keeping nothing of it."""
@@ -127,6 +140,10 @@ class JsonText:
     def _short_value(self) -> tuple[Any] | None:
         """The value where the standard decoder finds its end within a step; None where it is longer."""
         self.peek()
+        if self._left is not None:
+            self._left -= 1
+            if self._left < 0:
+                raise self._error("Too many values")
         rest = len(self._text) - self._at
         for step in _STEPS:
             piece = self._text[self._at : self._at + step]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.files import open_file
-from engine.json_text import loads
+from engine.json_text import JsonText
 
 MAX_HEADER_BYTES = 32_000_000
 """The format allows 100 MB; those of the largest models have five. Readers of the weights parse it in one step."""
@@ -108,12 +108,18 @@ def read_header(path: Path) -> list[StoredTensor]:
 
 def _entries(raw: bytes) -> dict[str, Any]:
     try:
-        header = loads(raw.decode("utf-8"))
+        cursor = JsonText(raw.decode("utf-8"))
+        if cursor.peek() not in ("{", ""):
+            cursor.skip()
+            cursor.end()
+            raise HeaderError("has a header that is no JSON object")
+        # An entry is short: one that is not is refused before it is read.
+        header = {name: cursor.short() for name in cursor.members() if name != "__metadata__"}
+        cursor.end()
+    except HeaderError:
+        raise
     except ValueError as error:
         raise HeaderError("has a header that cannot be read") from error
-    if not isinstance(header, dict):
-        raise HeaderError("has a header that is no JSON object")
-    header.pop("__metadata__", None)
     return header
 
 

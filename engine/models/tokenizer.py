@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.errors import CheckpointInvalid
+from engine.models.constraint_vocabulary import vocabulary_of
 from engine.models.lengths import at_least, check_length, longest_token, settings_of
 from engine.models.templates.chat import ChatTemplate, TemplateRaised, chosen
 
@@ -65,6 +66,10 @@ class Tokenizer:
         """Tokens that show nothing in a text."""
 
         self._bytes: dict[int, bytes] = {}
+        self._literal: dict[int, str] = {
+            int(i): token.content for i, token in inner.added_tokens_decoder.items() if not token.content.isascii()
+        }
+        """Added tokens that are written as they are, in letters a byte-level vocabulary would take for bytes."""
         self._style = _style_of(self._backend)
         self.exact_bytes: bool = self._style is not None and self._bytes_agree()
         """Whether a text is the bytes of its tokens, one after the other (but for a space dropped at the start)."""
@@ -99,6 +104,10 @@ class Tokenizer:
         """The vocabulary as llguidance takes it, and the one end token it knows. Raises whatever the library does."""
         from llguidance.hf import from_tokenizer
 
+        if self._style == "byte-level" and self._literal:
+            # The library takes the letters of added tokens for bytes.
+            end = min(self.eos_ids)
+            return vocabulary_of(self, end), end
         with self._encode_lock:
             inner = copy.deepcopy(self._inner)
         if inner.eos_token_id is None:
@@ -122,6 +131,10 @@ class Tokenizer:
             # Blanks at a cut may belong to a marker that swallows them.
             check_length(text, most, self.at_least, lambda piece: len(self._ids(piece.strip(), False)))
         return self._ids(text, add_special_tokens)
+
+    def encode_bytes(self, data: bytes) -> list[int]:
+        """As :meth:`encode`, for UTF-8 and without special tokens."""
+        return self._ids(data.decode("utf-8", "replace"), False)
 
     def at_least(self, text: str) -> int:
         """How many tokens ``text`` has at least, told by its length; 0 where that cannot be told."""
@@ -165,6 +178,7 @@ class Tokenizer:
         alphabet = _BYTE_OF if self._style == "byte-level" else [f"<0x{byte:02X}>" for byte in range(256)]
         if not all(piece in pieces for piece in alphabet):
             return None, True  # what has no token is left out, or any number of such characters is one
+        # An added token stands for its own letters, which may be more bytes than their reading as bytes.
         sizes = ((piece, max(len(bytes_of(piece)), len(piece.encode()))) for piece in pieces)
         return longest_token(sizes, settings_of(self._backend))
 
@@ -173,6 +187,10 @@ class Tokenizer:
     def decode(self, ids: Sequence[int], skip_special: bool = True) -> str:
         """The text of ``ids``; bytes that are no UTF-8 become U+FFFD. Ids outside the vocabulary show nothing."""
         known = [int(i) for i in ids if self._may_know(i)]
+        if self._style == "byte-level" and any(i in self._literal for i in known):
+            # The library would take the letters of an added token for bytes.
+            shown = (self.token_bytes(i) for i in known if not (skip_special and i in self.special_ids))
+            return b"".join(shown).decode("utf-8", "replace")
         with self._decode_lock:
             return str(self._inner.decode(known, skip_special_tokens=skip_special, clean_up_tokenization_spaces=False))
 
@@ -195,6 +213,8 @@ class Tokenizer:
             return b""
         if self._style is None:
             return self.decode([token_id], skip_special=False).encode("utf-8")
+        if self._style == "byte-level" and token_id in self._literal:
+            return self._literal[token_id].encode("utf-8")
         with self._decode_lock:
             piece = self._backend.id_to_token(token_id)
         if piece is None:
@@ -320,7 +340,7 @@ def _style_of(backend: Any) -> str | None:
         return None
     outer = json.loads(backend.decoder.__getstate__())
     chain = outer["decoders"] if outer["type"] == "Sequence" else [outer]
-    if [step["type"] for step in chain] == ["ByteLevel"]:
+    if [step["type"] for step in chain if step["type"] != "Fuse"] == ["ByteLevel"]:
         return "byte-level"
     return "metaspace" if _is_metaspace_chain(chain) else None
 

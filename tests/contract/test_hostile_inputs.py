@@ -13,6 +13,7 @@ from engine.engine import Engine
 from engine.models.templates import chat as chat_templates
 from engine.models.templates import renderer
 from engine.models.tokenizer import Tokenizer
+from server import body as body_module
 from tests.conftest import CheckpointMaker
 from tests.contract.conftest import MODEL, Live
 
@@ -98,3 +99,26 @@ def test_thirty_megabytes_are_refused_by_their_length_on_every_route(live: Live,
             assert "at least" in error["message"]
             assert "2048" in error["message"]
     assert sum(read) < 100_000
+
+
+def test_a_body_of_millions_of_objects_is_refused_before_it_is_read(
+    live: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[int] = []
+    plain = body_module.from_json
+
+    def noted(raw: bytes, **options: Any) -> Any:
+        read.append(len(raw))
+        return plain(raw, **options)
+
+    monkeypatch.setattr(body_module, "from_json", noted)
+    start = f'{{"model": "{MODEL}", "max_tokens": 1, "prompt": '.encode()
+    with live.http() as client:
+        for path in ("/v1/completions", "/v1/embeddings", "/api/saes/read"):
+            answer = client.post(path, content=start + b'"x", "y": [' + b"{}," * 300_000 + b"1]}")
+            assert answer.status_code in (400, 422)
+            assert "300,002 objects and lists" in answer.text
+        assert read == []
+        # Brackets within a text are text.
+        answer = client.post("/v1/completions", content=start + b'"' + b"[{" * 300_000 + b'"}')
+        assert answer.json()["error"]["code"] == "context_length_exceeded"

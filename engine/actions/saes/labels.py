@@ -46,6 +46,9 @@ MOST_EXTRA = 500
 MOST_LABELS = 1 << 21
 """Features that one set of labels may speak of: more than any SAE has."""
 
+MOST_OTHERS = 1000
+"""Labels of one feature that are kept beside its first."""
+
 _NAMED = {*INDEX, *LABEL, *CONFIDENCE, *DENSITY, *MAXIMUM, *TOKENS, "source"}
 
 _ENDINGS: Mapping[str, Kind] = {".csv": "csv", ".tsv": "csv", ".json": "json", ".jsonl": "jsonl", ".ndjson": "jsonl"}
@@ -116,15 +119,18 @@ def _collected(files: Iterable[tuple[str, Kind, str]], name: str) -> LabelFile:
             if label is None:
                 skipped += 1
             elif label.feature_idx in found:
-                others.setdefault(label.feature_idx, []).append(label.label)
+                more = others.setdefault(label.feature_idx, [])
+                more.append(label.label)
+                if len(more) > MOST_OTHERS:
+                    raise refused(f"{where}: feature {label.feature_idx} has more than {MOST_OTHERS:,} labels.")
             elif len(found) == MOST_LABELS:
                 raise refused(f"{where}: the labels speak of more than {MOST_LABELS:,} features.")
             else:
                 found[label.feature_idx] = label
     if not found:
         raise refused(f"{name} holds no labels.")
-    for index, more in others.items():
-        found[index] = replace(found[index], extra={**found[index].extra, "others": more})
+    for index, names in others.items():
+        found[index] = replace(found[index], extra={**found[index].extra, "others": names})
     return LabelFile(tuple(found[index] for index in sorted(found)), skipped)
 
 

@@ -9,6 +9,7 @@ import ctypes
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from engine.models.constraint_vocabulary import vocabulary_of
 from engine.models.lengths import at_least, check_length
 from engine.models.llamacpp.binding import library
 from engine.models.llamacpp.model import LlamaModel
@@ -171,24 +172,8 @@ class GgufTokenizer:
 
     def constraint_vocabulary(self) -> tuple[Any, int]:
         """The vocabulary as llguidance takes it, and the one end token it knows."""
-        from llguidance import LLTokenizer, TokenizerWrapper
-
         end = min(self.eos_ids)
-        return LLTokenizer(TokenizerWrapper(_ForLlguidance(self, end)), eos_token=end), end
-
-
-class _ForLlguidance:
-    """What llguidance asks of a tokenizer. Not its own llama.cpp helper: that keeps a pointer past an unload."""
-
-    def __init__(self, tokenizer: GgufTokenizer, end: int) -> None:
-        self._tokenizer = tokenizer
-        self.eos_token_id = end
-        self.bos_token_id = tokenizer.bos_id
-        self.tokens = [tokenizer.token_bytes(token) for token in range(tokenizer.vocab_size)]
-        self.special_token_ids = sorted(tokenizer.hidden_ids)
-
-    def __call__(self, data: bytes) -> list[int]:
-        return self._tokenizer.encode_bytes(data)
+        return vocabulary_of(self, end), end
 
 
 def _piece(llama: Any, vocab: Any, token: int) -> bytes:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from engine.errors import CheckpointInvalid
+from engine.generation.text.detokenizer import Detokenizer
 from engine.models.tokenizer import TemplateRaised, Tokenizer
 from tests.engine.generation.made_tokenizers import byte_chunks, byte_level, sentencepiece, wordpiece
 from tests.tiny import build_tokenizer
@@ -225,3 +226,46 @@ def test_a_long_prompt_being_read_does_not_hold_up_decoding() -> None:
         finally:
             release.set()
         assert tokenizer.decode(reading.result(60)) == "long"
+
+
+# --- added tokens -----------------------------------------------------------------------------------------------------
+
+ADDED = ["đem", "čas", "größe", "señor", "日本", " ĠĊ", "Ã¶"]
+"""Written in letters that a byte-level vocabulary uses for bytes, all of them or some."""
+
+
+@pytest.mark.parametrize("special", [False, True])
+def test_added_tokens_come_out_as_they_are_written(special: bool) -> None:
+    from tokenizers import AddedToken
+
+    inner = build_tokenizer()
+    first = len(inner)
+    inner.add_tokens([AddedToken(word, special=special) for word in ADDED], special_tokens=special)
+    tokenizer = Tokenizer(inner)
+    assert tokenizer.exact_bytes
+    for token, word in enumerate(ADDED, first):
+        assert tokenizer.token_bytes(token) == word.encode()
+        assert tokenizer.token_text(token) == word
+        assert tokenizer.decode([token], skip_special=False) == word
+        assert tokenizer.decode([token]) == ("" if special else word)
+        assert tokenizer.encode(word, False) == [token]
+        text = f"the {word} sea"
+        assert tokenizer.decode(tokenizer.encode(text, False), skip_special=False) == text
+    vocabulary, _ = tokenizer.constraint_vocabulary()
+    if not special:
+        for token, word in enumerate(ADDED, first):
+            assert vocabulary.decode_bytes([token]) == word.encode()
+    assert vocabulary.decode_bytes(tokenizer.encode("naïve", False)) == "naïve".encode()
+
+
+def test_added_tokens_in_the_stream_and_in_a_vocabulary_of_pieces() -> None:
+    inner = build_tokenizer()
+    first = len(inner)
+    inner.add_tokens(ADDED)
+    shown = Detokenizer(Tokenizer(inner))
+    assert "".join(shown.feed(first + n) for n in range(len(ADDED))) + shown.finish() == "".join(ADDED)
+    pieces = sentencepiece()._inner
+    first = len(pieces)
+    pieces.add_tokens(["größe", "日本"])
+    tokenizer = Tokenizer(pieces)
+    assert [tokenizer.token_bytes(first + n) for n in (0, 1)] == ["größe".encode(), "日本".encode()]
