@@ -118,7 +118,8 @@ class Prefill:
 
     def _read_chunk(self, lane: Lane, backend: Backend) -> list[ReadPrompt]:
         assert lane.store is not None
-        chunk = lane.prompt_ids[lane.fed : lane.fed + self._settings.PREFILL_CHUNK]
+        size = self._settings.PREFILL_CHUNK if backend.capabilities.chunks else len(lane.prompt_ids)
+        chunk = lane.prompt_ids[lane.fed : lane.fed + size]
         logits = backend.extend(lane.store, chunk, self._passes.one_row(lane, chunk))
         lane.fed += len(chunk)
         if lane.fed < len(lane.prompt_ids):
