@@ -25,6 +25,7 @@ from app.settings import Settings
 from app.startup import settings_of
 from engine.errors import MillmError
 from engine.models import engines
+from engine.models.unused_gpus import judge, look
 
 GB = 1e9
 
@@ -93,6 +94,9 @@ def _engines() -> Iterator[Finding]:
     else:
         yield Finding("Engine", f"transformers {transformers.__version__} on torch {torch.__version__}")
         yield Finding("Devices", ", ".join(_devices()))
+    idle = judge(look())
+    if idle is not None:
+        yield Finding("Graphics card", idle.in_words())
     yield Finding("Engine (GGUF)", engines.examine_gguf_engine().in_words())
     yield Finding("Quantisation", engines.quantizer_in_words())
 

@@ -33,6 +33,7 @@ from engine.events import (
     ServerStateChanged,
     SteeringUpdated,
 )
+from engine.models.unused_gpus import UnusedGpu, unused_gpu
 from ui import icons, shortcuts, theme
 from ui.bridge import Bridge
 from ui.demo_install import DemoInstall
@@ -124,6 +125,7 @@ class MainWindow(QMainWindow):
         theme.current().changed.connect(self._redraw)
         self._redraw()
         self.refresh_bar()
+        bridge.run_in_background(unused_gpu, self._on_unused_gpu, owner=self)
         self.show_page(HOME)
         self._restore_geometry()
 
@@ -231,6 +233,9 @@ class MainWindow(QMainWindow):
     def _open_report(self, report: Path) -> None:
         if not QDesktopServices.openUrl(QUrl.fromLocalFile(str(report))):
             self.say(f"This desktop could not open it. The report is in {report}.", lasting=True)
+
+    def _on_unused_gpu(self, found: UnusedGpu | None) -> None:
+        self.bar.show_unused_gpu(found.in_words() if found is not None else "")
 
     def refresh_bar(self) -> None:
         """Read the model's, the steering's and the server's state anew."""

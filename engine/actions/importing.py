@@ -22,6 +22,7 @@ from engine.library.repositories import is_storable
 from engine.models.checkpoint import CheckpointReport, inspect_checkpoint, refuse_system_folder
 from engine.models.gguf_file import GgufReport, inspect_gguf, label_of, starts_as_gguf, whole_stem
 from engine.models.names import check_custom_name, default_name, hub_snapshot
+from engine.models.quantization import check_stored
 
 MB = 1_000_000
 _DIGEST = re.compile(r"sha256[-:][0-9a-f]{64}")
@@ -71,7 +72,8 @@ def import_local_model(
 
     Raises :class:`InvalidParameter` for a path or name that cannot be used; :class:`InvalidLocalPath` when nothing is
     there; :class:`ModelAlreadyExists`, with ``details['existing_model_id']``, for files or a name the library has; and
-    what :func:`engine.models.checkpoint.inspect_checkpoint` and :func:`engine.models.gguf_file.inspect_gguf` raise.
+    what :func:`engine.models.checkpoint.inspect_checkpoint` and :func:`engine.models.gguf_file.inspect_gguf` raise;
+    :class:`UnsupportedQuantization` for a checkpoint stored in a way that nothing here can read.
     """
     if name is not None:
         check_custom_name(name)
@@ -212,6 +214,7 @@ def _checkpoint_row(path: Path, name: str | None, quantization: str | None) -> t
     # The same folder reached through another link is the same model.
     place = Path(os.path.realpath(path))
     report = inspect_checkpoint(place)
+    check_stored(place, report.quantization_method)
     snapshot = hub_snapshot(place)
     repo_id, revision = snapshot if snapshot is not None else (None, None)
     own = _folder_name(path, repo_id) if name is None else name

@@ -1,4 +1,4 @@
-"""Reading prompts: chunk by chunk, in turns, and short ones together.
+"""Reading prompts: chunk by chunk, in turns, the shortest every other time, and short ones together.
 
 A chunk is small (``PREFILL_CHUNK`` tokens), so that answers being written lose little time between two of their tokens
 and a client that leaves is noticed soon. Short prompts that wait at the same moment are read in one pass, padded at
@@ -43,6 +43,7 @@ class Prefill:
         self._passes = passes
         self._reuse = reuse
         self._lanes: deque[Lane] = deque()
+        self._shortest_first = False
 
     def __len__(self) -> int:
         return len(self._lanes)
@@ -58,7 +59,7 @@ class Prefill:
 
     def step(self, backend: Backend, live: SteeringPlan) -> list[ReadPrompt]:
         """One pass: the next chunk of one prompt, or several short prompts whole. Returns the lanes that are done."""
-        first = self._lanes.popleft()
+        first = self._next()
         group = [first]
         try:
             self._begin(first, backend, live)
@@ -82,6 +83,19 @@ class Prefill:
             return self._read_chunk(lane, backend)
         except Exception as error:
             return [ReadPrompt(lane, None, error)]
+
+    def _next(self) -> Lane:
+        """Whose turn it is: by turns the one with least left to read, and the one that has waited longest.
+
+        So a short prompt waits for one chunk of the long ones, however many there are, and a long one for no more than
+        every other pass.
+        """
+        self._shortest_first = not self._shortest_first
+        lane = self._lanes[0]
+        if self._shortest_first:
+            lane = min(self._lanes, key=lambda each: len(each.prompt_ids) - each.fed)
+        self._lanes.remove(lane)
+        return lane
 
     def _begin(self, lane: Lane, backend: Backend, live: SteeringPlan) -> None:
         if lane.store is None:
@@ -118,7 +132,8 @@ class Prefill:
 
     def _read_chunk(self, lane: Lane, backend: Backend) -> list[ReadPrompt]:
         assert lane.store is not None
-        chunk = lane.prompt_ids[lane.fed : lane.fed + self._settings.PREFILL_CHUNK]
+        size = self._settings.PREFILL_CHUNK if backend.capabilities.chunks else len(lane.prompt_ids)
+        chunk = lane.prompt_ids[lane.fed : lane.fed + size]
         logits = backend.extend(lane.store, chunk, self._passes.one_row(lane, chunk))
         lane.fed += len(chunk)
         if lane.fed < len(lane.prompt_ids):

@@ -24,6 +24,8 @@ _DEPTHS = (2.0, 4.0, 6.0, 8.0, 10.0, 12.0, 16.0)
 """How far below the likeliest logit to look, step by step, before the whole row is sorted. In nats."""
 _LEAST_TEMPERATURE = 1e-30
 """Anything smaller would be 0 in float32, and 0 / 0 is no logit."""
+_LEAST_PENALTY = 1e-30
+"""Anything smaller would be 0 in float32, and leave nothing of a logit to divide; this is far beyond any difference."""
 _BLOCK = 512
 """Tokens per block when drawing from a long row: block sums first, then one block."""
 
@@ -201,8 +203,9 @@ class LaneSampler:
             row[self._bias_ids] += self._bias
         if self._seen is not None:
             ids = self._seen.ids
-            values, penalty = row[ids], self._sampling.repetition_penalty
-            row[ids] = torch.where(values < 0, values * penalty, values / penalty)
+            values, penalty = row[ids], max(self._sampling.repetition_penalty, _LEAST_PENALTY)
+            penalised = torch.where(values < 0, values * penalty, values / penalty)
+            row[ids] = penalised.masked_fill(penalised == math.inf, torch.finfo(torch.float32).max)
         if self._written is not None:
             ids, counts = self._written.ids, self._written.counts
             row[ids] -= counts * self._sampling.frequency_penalty + self._sampling.presence_penalty

@@ -88,6 +88,7 @@ class Capabilities:
         reads_together: Several whole prompts are read in one forward (:meth:`Backend.read_together`).
         reads_alike: So that each gives the bits it gives alone (:meth:`Backend.logits_at_ends`).
         steering: What can be done to the residual stream.
+        chunks: A text can be read in parts. False: whole, and from then on token by token.
     """
 
     batching: bool
@@ -95,6 +96,7 @@ class Capabilities:
     reads_together: bool = False
     reads_alike: bool = False
     steering: Steering = Steering()
+    chunks: bool = True
 
 
 @dataclass(frozen=True)

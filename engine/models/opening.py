@@ -110,9 +110,10 @@ class _Checkpoint:
         cls, record: ModelRecord, found: CheckpointReport, settings: EngineSettings, gpu: int | None
     ) -> _Checkpoint:
         from engine.models import devices
-        from engine.models.quantization import check_quantization
+        from engine.models.quantization import check_quantization, check_stored
         from engine.models.transformers_backend import checkpoint_dtype
 
+        check_stored(found.path, found.quantization_method)
         stored = checkpoint_dtype(Path(record.local_path or ""))
         placement = devices.place(settings.DEVICE, settings.DTYPE, stored, gpu=gpu)
         precision = check_quantization(

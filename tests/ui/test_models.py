@@ -14,6 +14,7 @@ from pytestqt.qtbot import QtBot
 from engine.actions.downloading.transfer import CANCELLED
 from engine.library.records import EngineKind, ModelSource, ModelStatus, NewModel
 from engine.models.engines import gguf_engine
+from engine.models.unused_gpus import Seen, judge
 from tests.conftest import EngineMaker
 from tests.gguf_files import build_gguf, quantise
 from tests.hub import StandInHub
@@ -22,6 +23,7 @@ from tests.ui.drops import drag_away, drag_over, drop
 from tests.ui.look import plain, until
 from tests.ui.stage import Stage
 from tests.ui.test_home import held_load
+from ui import main_window
 from ui import shelf_words as words
 from ui.frame import MODELS
 from ui.pages import models as models_page
@@ -480,3 +482,21 @@ def test_a_paused_download_is_no_failure(make_engine: EngineMaker) -> None:
     engine.library.models.set_status(kept.id, ModelStatus.ERROR, error_message="The hub broke off.")
     view = engine.models.get(kept.id)
     assert words.state(view) == ("failed", "bad") and words.is_unfinished(view)
+
+
+def test_a_card_that_lies_idle_is_told_in_the_bar_and_on_the_page(
+    qtbot: QtBot, make_engine: EngineMaker, make_stage: StageMaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = judge(Seen(("NVIDIA H200",), "2.13.0+cpu", None, False, False))
+    monkeypatch.setattr(models_page, "unused_gpu", lambda: found)
+    monkeypatch.setattr(main_window, "unused_gpu", lambda: found)
+    stage = make_stage(make_engine(load=False))
+    page = open_page(stage, qtbot)
+    until(qtbot, page.idle_gpu.isVisible)
+    bar = stage.window.bar
+    until(qtbot, lambda: bar.model.caption.full_text() == "Model · GPU not used")
+    assert "NVIDIA H200" in bar.model.toolTip() and "Which PyTorch" in bar.model.toolTip()
+    bar.show_unused_gpu("")
+    page.show_unused_gpu(None)
+    assert (bar.model.caption.full_text(), bar.model.toolTip()) == ("Model", "")
+    assert not page.idle_gpu.isVisible()

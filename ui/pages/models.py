@@ -34,6 +34,7 @@ from engine.events import (
 from engine.library.records import EngineKind
 from engine.models.engines import EngineState, gguf_engine
 from engine.models.shelf import LoadedModel
+from engine.models.unused_gpus import UnusedGpu, unused_gpu
 from ui import shelf_words as words
 from ui.frame import Frame
 from ui.widgets.add_models import FILES, FOUND, AddModels
@@ -91,11 +92,12 @@ class ModelsPage(ShelfPage):
         self.views: list[ModelView] = []
         self.gguf = gguf_engine()
         self.missing = Notice(closable=False)
+        self.idle_gpu = Notice(closable=False)
         self.memory = MemoryCard()
         self.add = AddModels()
         self._copying: Copying | None = None
         self._reading = self._again = False
-        self._lay_out(self.add, self.memory, self.missing)
+        self._lay_out(self.add, self.memory, self.idle_gpu, self.missing)
         self.door.dropped.connect(self._on_dropped)
         self.add.preview_wanted.connect(self.preview)
         self.add.download.connect(self.download)
@@ -109,7 +111,15 @@ class ModelsPage(ShelfPage):
         self._pulse.setInterval(PULSE_MS)
         self._pulse.timeout.connect(self._on_pulse)
         self._pulse.start()
+        self._bridge.run_in_background(unused_gpu, self.show_unused_gpu, self._on_error, owner=self)
         self.refresh()
+
+    def show_unused_gpu(self, found: UnusedGpu | None) -> None:
+        """Say that a card of this machine lies idle, and the way to the build that can use it."""
+        if found is None:
+            self.idle_gpu.hide()
+        else:
+            self.idle_gpu.show_words(found.in_words(), "warn")
 
     def on_event(self, event: Event) -> None:
         """Follow what happens to models, whoever began it."""

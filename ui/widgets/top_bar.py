@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -196,6 +197,13 @@ class TopBar(Surface):
             self.model.value.set_text("none loaded")
             self.model.dot.set_tone("quiet")
         self.progress.setVisible(loading is not None)
+        self._give_room()
+
+    def show_unused_gpu(self, words: str) -> None:
+        """Say in the model's part that a card lies idle, with ``words`` about it as its tip."""
+        self.model.caption.set_text("Model · GPU not used" if words else "Model")
+        # As a paragraph: it is long, and whatever a driver calls a card is shown as it stands.
+        self.model.setToolTip(f"<p>{html.escape(words)}</p>" if words else "")
         self._give_room()
 
     def show_steering(self, now: Snapshot) -> None:
