@@ -27,6 +27,7 @@ from ui import theme
 from ui.frame import CHAT, STEERING, Frame
 from ui.pages.first_steps import FirstStepsGuide
 from ui.ports import free_port_after
+from ui.shelf_words import detaching
 from ui.widgets.basics import Button, Surface, column
 from ui.widgets.first_steps import FirstSteps
 from ui.widgets.model_card import ModelCard
@@ -125,6 +126,14 @@ class HomePage(QScrollArea):
         self._fill_steps()
 
     def _load(self, model_id: int) -> None:
+        """Load a model; where that takes SAEs away, once the person has agreed."""
+        if words := detaching(self._engine, model_id):
+            agree = Button("Load it", "primary", on_click=lambda: self._load_now(model_id))
+            self.model.notice.show_words(words, "warn", agree)
+        else:
+            self._load_now(model_id)
+
+    def _load_now(self, model_id: int) -> None:
         self.model.notice.hide()
         loader = self._engine.loader
 

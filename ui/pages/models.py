@@ -260,7 +260,13 @@ class ModelsPage(ShelfPage):
     # --- memory in and out ------------------------------------------------------------------------------------------
 
     def load(self, model_id: int) -> None:
-        """Load a model; progress comes by itself."""
+        """Load a model; where that takes SAEs away, once the person has agreed. Progress comes by itself."""
+        if asked := words.detaching(self._engine, model_id):
+            self._ask(asked, "Load it", lambda: self._load_now(model_id))
+        else:
+            self._load_now(model_id)
+
+    def _load_now(self, model_id: int) -> None:
         self.notice.hide()
 
         def started(future: Future[LoadedModel]) -> None:

@@ -22,7 +22,7 @@ from ui.words import describe_error
 HUB = {"HF_HUB_OFFLINE": "Offline", "PROXY": "Proxy"}
 WINDOW = {
     "THEME": "Colours",
-    "RESTORE_LAST": "Load the last model on start",
+    "RESTORE_LAST": "Go on where I left off",
     "AUTO_LOAD_MODEL": "Model to load on start",
     "CLOSE_TO_TRAY": "Stay in the tray",
 }
