@@ -10,6 +10,7 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from engine.actions.saes.actions import SaeActions
@@ -190,18 +191,14 @@ class Standing:
     def _steps(self, wanted: Kept, attached: Sequence[Place]) -> list[Callable[[], object]]:
         saes, profiles, circuits = self._saes, self._profiles, self._circuits
         steps: list[Callable[[], object]] = []
-        if (profile := wanted.profile) is not None:
-            steps.append(lambda: profiles.activate(profile))
+        if wanted.profile is not None:
+            steps.append(partial(profiles.activate, wanted.profile))
         for circuit_id, intensity in wanted.circuits:
             # It was acknowledged when it was chosen, and it steers nothing yet.
-            steps.append(
-                lambda one=circuit_id, at=intensity: circuits.activate(one, acknowledge_unvalidated=True, intensity=at)
-            )
+            steps.append(partial(circuits.activate, circuit_id, acknowledge_unvalidated=True, intensity=intensity))
         for (sae_id, layer), values in wanted.values:
             if (sae_id, layer) in attached:
-                steps.append(
-                    lambda one=sae_id, at=layer, each=values: saes.set_steering_batch(each, sae_id=one, layer=at)
-                )
+                steps.append(partial(saes.set_steering_batch, values, sae_id=sae_id, layer=layer))
         return steps
 
     def _set(self, steps: Sequence[Callable[[], object]], problems: list[str]) -> None:

@@ -141,7 +141,7 @@ class HomePage(QScrollArea):
             self._refresh_state()
             self._bridge.when_done(future, None, self._on_load_error, owner=self)
 
-        self._bridge.run_in_background(lambda: loader.load(model_id), started, self._say_error, owner=self)
+        self._bridge.run_once(("load", model_id), lambda: loader.load(model_id), started, self._say_error, owner=self)
 
     def _on_load_error(self, error: Exception) -> None:
         if isinstance(error, LoadCancelled):
@@ -194,7 +194,9 @@ class HomePage(QScrollArea):
 
             return import_local_model(library, events, Path(folder))
 
-        self._bridge.run_in_background(task, self._on_imported, self._on_import_error, owner=self)
+        self._bridge.run_once(
+            ("import model", folder, False), task, self._on_imported, self._on_import_error, owner=self
+        )
 
     def _on_imported(self, record: ModelRecord) -> None:
         self.model.add_button.setEnabled(True)
@@ -282,7 +284,9 @@ class HomePage(QScrollArea):
     def _start_server(self, port: int) -> None:
         server = self._services.server
         self.server.show_state("starting", None, None)
-        self._bridge.run_in_background(lambda: server.start(port), None, self._on_server_error, owner=self)
+        self._bridge.run_once(
+            ("start server", port), lambda: server.start(port), None, self._on_server_error, owner=self
+        )
 
     def _stop_server(self) -> None:
         self.server.stop_button.setEnabled(False)

@@ -57,6 +57,6 @@ def read(library: Library) -> tuple[ConversationRecord | None, bool]:
     value = library.state.get(LEFT_OFF_KEY)
     if not isinstance(value, dict):
         return None, False
-    conversation = value.get("conversation")
-    known = isinstance(conversation, int) and not isinstance(conversation, bool)
-    return library.conversations.get(conversation) if known else None, value.get("comparing") is True
+    number = value.get("conversation")
+    record = library.conversations.get(number) if isinstance(number, int) and not isinstance(number, bool) else None
+    return record, value.get("comparing") is True

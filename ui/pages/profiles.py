@@ -201,7 +201,7 @@ class ProfilesPage(LibraryFrame[ProfileView]):
                 again = Button("Apply now", "plain", on_click=lambda: self._switch(True))
                 self.say("Saved. What steers now is still what it was before.", "info", again)
 
-        self.run(task, done, self.editor.say_error)
+        self.run(task, done, self.editor.say_error, key=("save profile", draft.profile_id, draft.name))
 
     def _ask_labels(self, sae_id: str, indices: tuple[int, ...]) -> None:
         labels = self._engine.library.labels
@@ -247,7 +247,7 @@ class ProfilesPage(LibraryFrame[ProfileView]):
             words = " ".join((f"“{record.name}” is deleted.", *result.warnings))
             self.offer_undo(words, record.id, partial(profiles.restore, record))
 
-        self.run(lambda: profiles.delete(record.id), done)
+        self.run(lambda: profiles.delete(record.id), done, key=("delete profile", record.id))
 
     # --- what is set now --------------------------------------------------------------------------------------------
 

@@ -188,7 +188,7 @@ class SettingsPage(ScrollPage):
 
     def _restart_server(self) -> None:
         self.waiting.hide()
-        self._bridge.run_in_background(self._frame.services.server.restart, None, self._on_error, owner=self)
+        self._bridge.run_once("restart server", self._frame.services.server.restart, None, self._on_error, owner=self)
 
     def _save_token(self, token: str) -> None:
         def done(state: TokenState) -> None:

@@ -370,8 +370,12 @@ class SweepPage(QWidget):
             reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
             self.notice.show_words(f"{path} could not be written: {reason}. Choose another folder.")
 
-        self._bridge.run_in_background(
-            write, lambda done: self.notice.show_words(f"Saved as {done}.", "info"), failed, owner=self
+        self._bridge.run_once(
+            ("write", str(path)),
+            write,
+            lambda done: self.notice.show_words(f"Saved as {done}.", "info"),
+            failed,
+            owner=self,
         )
 
     # --- layout -----------------------------------------------------------------------------------------------------
