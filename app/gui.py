@@ -30,9 +30,11 @@ from app.quitter import Quitter
 from app.settings_store import SettingsStore
 from app.startup import Program, choose_model, opened, start_engine
 from app.token_store import TokenStore
+from engine.actions.standing import PutBack
 from engine.config import EngineSettings
 from engine.errors import DataDirectoryInUse, MillmError
 from engine.events import Event, ModelLoadError, ModelsChanged, ServerStateChanged
+from engine.library.records import ModelRecord
 from ui import theme
 from ui.bridge import Bridge
 from ui.frame import import_pages
@@ -297,9 +299,9 @@ class _Face(QObject):
         self._in_background("pages", import_pages)
         try:
             restore = self._program.settings.RESTORE_LAST
-            record = choose_model(self._program, self._engine, restore=restore)
-            if record is not None:
-                self._engine.loader.load(record.id)
+            choice = choose_model(self._program, self._engine, restore=restore)
+            if choice is not None:
+                self._load_first(choice.record, restore=restore)
         except MillmError as error:
             _complain(error.one_line())
             self._window.say_error(error)
@@ -307,6 +309,25 @@ class _Face(QObject):
             self._window.open_documents(self._program.options.files)
         self._offer_report()
         self._window.tour.offer()
+
+    def _load_first(self, record: ModelRecord, *, restore: bool) -> None:
+        """Load the model to begin with and, where that is wanted, put what was attached to it back."""
+        window, standing = self._window, self._engine.standing
+        loading = self._engine.loader.load(record.id)
+        if not restore:
+            return
+        window.offers_standing = False
+
+        def ended(outcome: PutBack | Exception) -> None:
+            window.offers_standing = True
+            if isinstance(outcome, PutBack):
+                window.say_put_back(outcome)
+
+        def loaded(_model: object) -> None:
+            self._bridge.run_in_background(standing.put_back, ended, ended, owner=self)
+
+        # What a load ends with the window says of every load.
+        self._bridge.when_done(loading, loaded, ended, owner=self)
 
     def _offer_report(self) -> None:
         """A crash report nobody was shown yet: each is offered once."""

@@ -91,7 +91,15 @@ def start_engine(program: Program, settings: EngineSettings | None = None) -> En
     return engine
 
 
-def choose_model(program: Program, engine: Engine, *, restore: bool) -> ModelRecord | None:
+@dataclass(frozen=True)
+class Choice:
+    """The model to begin with. ``named``: a person named it, so that nothing may take its place."""
+
+    record: ModelRecord
+    named: bool
+
+
+def choose_model(program: Program, engine: Engine, *, restore: bool) -> Choice | None:
     """The model to load at the start: ``--model``, else AUTO_LOAD_MODEL, else the one used last, else the demo model.
 
     Args:
@@ -101,15 +109,15 @@ def choose_model(program: Program, engine: Engine, *, restore: bool) -> ModelRec
         ModelNotFound, AmbiguousModelName: for a name given by a person; what they asked for is never replaced.
     """
     if program.options.model is not None:
-        return _named(engine, program.options.model, "--model")
+        return Choice(_named(engine, program.options.model, "--model"), named=True)
     if program.settings.AUTO_LOAD_MODEL:
-        return _named(engine, program.settings.AUTO_LOAD_MODEL, "AUTO_LOAD_MODEL")
+        return Choice(_named(engine, program.settings.AUTO_LOAD_MODEL, "AUTO_LOAD_MODEL"), named=True)
     if restore and (last := program.library.models.last_used()) is not None:
-        return last
+        return Choice(last, named=False)
     demo = program.library.models.by_name(SMOLLM2.model_name)
     places = Places.of(program.paths, SMOLLM2)
     if demo is not None and demo.source is ModelSource.DEMO and places.whole(places.checkpoint):
-        return demo
+        return Choice(demo, named=False)
     return None
 
 

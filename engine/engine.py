@@ -21,6 +21,7 @@ from engine.actions.model_files import ModelFolder
 from engine.actions.models import ModelActions
 from engine.actions.saes.actions import SaeActions
 from engine.actions.saes.files import FOLDER as SAES_FOLDER
+from engine.actions.standing import Standing
 from engine.actions.steering.circuits import CircuitActions
 from engine.actions.steering.clusters import ClusterActions
 from engine.actions.steering.lost import end_what_lost_its_place
@@ -54,6 +55,7 @@ class Engine:
         sae_downloads: Fetches SAEs from the hub.
         saes: Imports, attaches and hand-steers SAEs.
         profiles, clusters, circuits: Manage what steers under a name.
+        standing: Keeps what was attached to each model, and puts it back.
         sweeps: Runs the same prompts at several intensities.
         experiments: Keeps comparisons of plain and steered answers.
         desk: What steers live.
@@ -113,6 +115,7 @@ class Engine:
         self.profiles = ProfileActions(settings, library, self.desk, self.events, lock)
         self.clusters = ClusterActions(settings, library, self.desk, self.events, lock, self.profiles)
         self.circuits = CircuitActions(settings, library, self.desk, self.events, lock)
+        self.standing = Standing(library, self.desk, self.shelf, self.events, self.saes, self.profiles, self.circuits)
         self.sweeps = SweepActions(self.saes.rooms, self.generation)
         self.experiments = ExperimentActions(library, self.events)
         self._running = False
@@ -173,6 +176,7 @@ class Engine:
         deadline = time.monotonic() + timeout
         ending = RequestCancelled("The program is closing.")
         self.loader.stop()
+        self.standing.stop()
         self.sweeps.runs.stop()
         # Their threads are daemons and what they have fetched is kept, so nobody waits for a socket that hangs.
         self._workers.stop(0.2)

@@ -17,6 +17,7 @@ from PySide6.QtCore import QByteArray, Qt, QTimer, QUrl, Signal, Slot
 from PySide6.QtGui import QCloseEvent, QDesktopServices, QGuiApplication, QKeySequence, QResizeEvent, QShortcut
 from PySide6.QtWidgets import QHBoxLayout, QMainWindow, QStackedWidget, QWidget
 
+from engine.actions.standing import Kept, PutBack
 from engine.errors import LoadCancelled
 from engine.events import (
     CircuitsChanged,
@@ -93,6 +94,8 @@ class MainWindow(QMainWindow):
         self._leaving = False
         self.stays_in_tray: Callable[[], bool] = lambda: False
         """Whether closing the window only hides it, since a tray icon brings it back."""
+        self.offers_standing = True
+        """Offer what was attached to a model when it is loaded again; not while the start puts it back by itself."""
         self.setWindowTitle(PROGRAM)
         self.setMinimumSize(640, 440)
         foot = "\n".join(f"{name} {version}" for name, version in services.versions.items())
@@ -230,6 +233,26 @@ class MainWindow(QMainWindow):
             action=("Open the report", lambda: self._open_report(report)),
         )
 
+    def _offer_standing(self, kept: Kept) -> None:
+        """What the model that was loaded had when it was in memory last."""
+        if not kept.saes or self._engine.desk.state.attachments or self.demo.running:
+            return
+        standing = self._engine.standing
+
+        def put_back() -> None:
+            self._bridge.run_in_background(standing.put_back, self.say_put_back, self.say_error, owner=self)
+
+        self.bar.say(
+            f"SAEs were attached to it on {kept.layers} when it was in memory last.",
+            lasting=True,
+            action=("Attach them again", put_back),
+        )
+
+    def say_put_back(self, outcome: PutBack) -> None:
+        """Tell what was put back, and what could not be."""
+        if words := outcome.in_words():
+            self.say(words, lasting=bool(outcome.problems))
+
     def _open_report(self, report: Path) -> None:
         if not QDesktopServices.openUrl(QUrl.fromLocalFile(str(report))):
             self.say(f"This desktop could not open it. The report is in {report}.", lasting=True)
@@ -253,6 +276,10 @@ class MainWindow(QMainWindow):
         match event:
             case ModelLoadComplete():
                 self.say(f"{event.model_name} is loaded.")
+                if self.offers_standing:
+                    self._bridge.run_in_background(
+                        self._engine.standing.to_put_back, self._offer_standing, self.say_error, owner=self
+                    )
             case ModelLoadError():
                 cancelled = event.code == LoadCancelled.code
                 self.say("Loading was cancelled." if cancelled else event.message, lasting=not cancelled)

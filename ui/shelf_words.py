@@ -8,6 +8,7 @@ from engine.actions.downloading.preview import MemoryTerms, ModelPreview
 from engine.actions.downloading.transfer import CANCELLED
 from engine.actions.importing import LocalModel
 from engine.actions.models import ModelView
+from engine.engine import Engine
 from engine.library.records import EngineKind, NewModel, SaeRecord, SaeStatus
 from engine.models.memory import MemoryEstimate
 from ui.words import count, device_name, megabytes, number_format, parameters
@@ -187,3 +188,16 @@ def sae_deletion(record: SaeRecord, labels: int) -> str:
         return f"Delete {record.id}? Its files ({size(record.file_size_bytes)}) and {gone} are deleted from the disk."
     place = f" at {record.local_path}" if record.local_path else ""
     return f"Take {record.id} off the shelf? Its files{place} stay where they are; {gone} will be forgotten."
+
+
+def detaching(engine: Engine, model_id: int) -> str | None:
+    """What loading that model takes away, as a question; None where it takes nothing away that was attached."""
+    resident, attached = engine.shelf.resident, engine.desk.state.attachments
+    if resident is None or resident.record.id == model_id or not attached:
+        return None
+    layers = sorted({each.layer for each in attached})
+    where = f"layer{'s' if len(layers) > 1 else ''} {', '.join(map(str, layers))}"
+    return (
+        f"{resident.record.name} leaves memory for it, and with it its SAEs on {where} and what they steer. They are "
+        f"offered again when {resident.record.name} is loaded again."
+    )

@@ -176,6 +176,12 @@ class ModelLoader:
             self._cancelled.set()
             return True
 
+    @property
+    def busy(self) -> bool:
+        """Whether a load or an unload is under way."""
+        with self._lock:
+            return self._busy is not None
+
     def unload(self) -> Future[None]:
         """Let running requests finish (``GRACEFUL_UNLOAD_TIMEOUT``), then free the model. One under way is joined.
 

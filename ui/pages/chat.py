@@ -17,6 +17,7 @@ from ui.pages.conversations import ConversationDesk
 from ui.pages.dial_desk import DialDesk
 from ui.pages.first_steps import COMPARED_KEY
 from ui.pages.gate import ModelGate
+from ui.pages.left_off import LeftOff
 from ui.pages.lens import Lens, prompt_ids
 from ui.pages.options import OptionsKeeper
 from ui.pages.prompts import PromptDesk
@@ -56,6 +57,7 @@ class ChatPage(ChatFrame):
         self.lens = Lens(frame, self.side.lens, self)
         self.records = RecordKeeper(frame, self._say_error, self)
         self._keeper = OptionsKeeper(engine.library, bridge, self.settings, self)
+        self._left_off = LeftOff(frame, self)
         self._has_compared = False
         self._coloured: list[ChatMessage] = []
         """Answers a person wants in colour."""
@@ -83,6 +85,8 @@ class ChatPage(ChatFrame):
         self.messages.keep.connect(self._keep_record)
         self.compare_button.clicked.connect(self.set_comparing)
         self.strip.released.connect(self.focus_input)
+        self.compare_button.toggled.connect(self._note_left)
+        self._left_off.found.connect(self._take_up)
         self.lens.feature_changed.connect(self._recolour)
         self.lens.coloured.connect(self._show_colours)
         self.records.kept.connect(self._on_kept)
@@ -111,6 +115,17 @@ class ChatPage(ChatFrame):
     def busy(self) -> bool:
         """Whether the conversation on screen is being answered."""
         return self._session.busy
+
+    def _note_left(self) -> None:
+        self._left_off.note(self._session.conversation_id, self.comparing)
+
+    def _take_up(self, conversation: ConversationRecord | None, comparing: bool) -> None:
+        """Go on where the person left off, unless something else was begun meanwhile."""
+        if self._session.messages or self.composer.draft().strip():
+            return
+        if conversation is not None:
+            self.open_record(conversation)
+        self.set_comparing(comparing)
 
     def arrive(
         self,
@@ -158,6 +173,7 @@ class ChatPage(ChatFrame):
 
     def prepare_to_close(self) -> None:
         """The window closes: end every answer and keep what was written."""
+        self._left_off.write()
         for session in self._sessions:
             session.close()
 
@@ -318,6 +334,7 @@ class ChatPage(ChatFrame):
         self.composer.notice.hide()
         self.title.set_text(title or self.desk.title_of(session.conversation_id) or "New chat")
         self._refresh_title()
+        self._note_left()
 
     def _make_session(self, record: ConversationRecord | None = None) -> ChatSession:
         session = ChatSession(self._engine, self._bridge, record)
@@ -373,6 +390,7 @@ class ChatPage(ChatFrame):
         if session is self._session:
             self.conversations.set_current(session.conversation_id)
             self._refresh_title()
+            self._note_left()
         self._mark_writing()
         self._forget_if_done(session)
 

@@ -211,7 +211,9 @@ class DialDesk(QObject):
             self._wish = (*self._chosen, None) if self._chosen != LIVE else None
             self.refresh()
 
-        self._bridge.run_in_background(lambda: saes.attach_saved_set(name), attached, self._say_error, owner=self)
+        self._bridge.run_once(
+            ("attach set", name), lambda: saes.attach_saved_set(name), attached, self._say_error, owner=self
+        )
 
     def _on_agreed(self) -> None:
         target = self._shelf.find(*self._chosen)

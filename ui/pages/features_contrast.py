@@ -312,7 +312,9 @@ class ContrastTab(QWidget):
             )
             return engine.clusters.import_document(json.dumps(document).encode("utf-8"))
 
-        self._bridge.run_in_background(save, self._on_saved, lambda error: self._say(describe_error(error)), owner=self)
+        self._bridge.run_once(
+            ("save cluster", name), save, self._on_saved, lambda error: self._say(describe_error(error)), owner=self
+        )
 
     def _on_saved(self, outcome: ImportOutcome) -> None:
         item = outcome.results[0]

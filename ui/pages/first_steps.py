@@ -179,8 +179,12 @@ class FirstStepsGuide(QObject):
                 self.failed.emit(error)
             self.refresh()
 
-        self._bridge.run_in_background(
-            lambda: saes.attach_saved_set(name), lambda _result: ended(None), ended, owner=self
+        self._bridge.run_once(
+            ("attach set", name),
+            lambda: saes.attach_saved_set(name),
+            lambda _result: ended(None),
+            ended,
+            owner=self,
         )
 
     def compare(self) -> None:

@@ -122,7 +122,8 @@ class ModelGate(QObject):
             self.home_wanted.emit()
             return
         loader = self._engine.loader
-        self._bridge.run_in_background(
+        self._bridge.run_once(
+            ("load", model_id),
             lambda: loader.load(model_id),
             lambda future: self._bridge.when_done(future, None, self._on_error, owner=self),
             self._on_error,

@@ -27,6 +27,7 @@ from ui import theme
 from ui.frame import CHAT, STEERING, Frame
 from ui.pages.first_steps import FirstStepsGuide
 from ui.ports import free_port_after
+from ui.shelf_words import detaching
 from ui.widgets.basics import Button, Surface, column
 from ui.widgets.first_steps import FirstSteps
 from ui.widgets.model_card import ModelCard
@@ -125,6 +126,14 @@ class HomePage(QScrollArea):
         self._fill_steps()
 
     def _load(self, model_id: int) -> None:
+        """Load a model; where that takes SAEs away, once the person has agreed."""
+        if words := detaching(self._engine, model_id):
+            agree = Button("Load it", "primary", on_click=lambda: self._load_now(model_id))
+            self.model.notice.show_words(words, "warn", agree)
+        else:
+            self._load_now(model_id)
+
+    def _load_now(self, model_id: int) -> None:
         self.model.notice.hide()
         loader = self._engine.loader
 
@@ -132,7 +141,7 @@ class HomePage(QScrollArea):
             self._refresh_state()
             self._bridge.when_done(future, None, self._on_load_error, owner=self)
 
-        self._bridge.run_in_background(lambda: loader.load(model_id), started, self._say_error, owner=self)
+        self._bridge.run_once(("load", model_id), lambda: loader.load(model_id), started, self._say_error, owner=self)
 
     def _on_load_error(self, error: Exception) -> None:
         if isinstance(error, LoadCancelled):
@@ -185,7 +194,9 @@ class HomePage(QScrollArea):
 
             return import_local_model(library, events, Path(folder))
 
-        self._bridge.run_in_background(task, self._on_imported, self._on_import_error, owner=self)
+        self._bridge.run_once(
+            ("import model", folder, False), task, self._on_imported, self._on_import_error, owner=self
+        )
 
     def _on_imported(self, record: ModelRecord) -> None:
         self.model.add_button.setEnabled(True)
@@ -273,7 +284,9 @@ class HomePage(QScrollArea):
     def _start_server(self, port: int) -> None:
         server = self._services.server
         self.server.show_state("starting", None, None)
-        self._bridge.run_in_background(lambda: server.start(port), None, self._on_server_error, owner=self)
+        self._bridge.run_once(
+            ("start server", port), lambda: server.start(port), None, self._on_server_error, owner=self
+        )
 
     def _stop_server(self) -> None:
         self.server.stop_button.setEnabled(False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -268,7 +268,13 @@ class ModelsPage(ShelfPage):
     # --- memory in and out ------------------------------------------------------------------------------------------
 
     def load(self, model_id: int) -> None:
-        """Load a model; progress comes by itself."""
+        """Load a model; where that takes SAEs away, once the person has agreed. Progress comes by itself."""
+        if asked := words.detaching(self._engine, model_id):
+            self._ask(asked, "Load it", lambda: self._load_now(model_id))
+        else:
+            self._load_now(model_id)
+
+    def _load_now(self, model_id: int) -> None:
         self.notice.hide()
 
         def started(future: Future[LoadedModel]) -> None:
@@ -276,7 +282,7 @@ class ModelsPage(ShelfPage):
             self._bridge.when_done(future, None, self._on_load_error, owner=self)
 
         loader = self._engine.loader
-        self._bridge.run_in_background(lambda: loader.load(model_id), started, self._on_error, owner=self)
+        self._bridge.run_once(("load", model_id), lambda: loader.load(model_id), started, self._on_error, owner=self)
 
     def _on_load_error(self, error: Exception) -> None:
         if not isinstance(error, LoadCancelled):
@@ -295,7 +301,9 @@ class ModelsPage(ShelfPage):
             done()
             self._on_error(error)
 
-        self._bridge.run_in_background(lambda: self._engine.models.unload(model_id), done, failed, owner=self)
+        self._bridge.run_once(
+            ("unload", model_id), lambda: self._engine.models.unload(model_id), done, failed, owner=self
+        )
 
     def _lock(self, model_id: int, locked: bool) -> None:
         models = self._engine.models
@@ -324,7 +332,9 @@ class ModelsPage(ShelfPage):
             self._say(f"{name} is gone from the shelf.{room}")
             self.refresh()
 
-        self._bridge.run_in_background(lambda: self._engine.models.delete(model_id), done, self._on_error, owner=self)
+        self._bridge.run_once(
+            ("delete model", model_id), lambda: self._engine.models.delete(model_id), done, self._on_error, owner=self
+        )
 
     # --- coming in --------------------------------------------------------------------------------------------------
 
@@ -335,8 +345,12 @@ class ModelsPage(ShelfPage):
         def task() -> ModelPreview:
             return self._engine.models.preview(repo_id, revision)
 
-        self._bridge.run_in_background(
-            task, self.add.show_preview, lambda error: self.add.show_hub_error(describe_error(error)), owner=self
+        self._bridge.run_once(
+            ("preview model", repo_id, revision),
+            task,
+            self.add.show_preview,
+            lambda error: self.add.show_hub_error(describe_error(error)),
+            owner=self,
         )
 
     def download(self, asked: DownloadRequest) -> None:
@@ -347,8 +361,12 @@ class ModelsPage(ShelfPage):
             self._say(f"{view.name} is being downloaded; it is on the shelf above.")
             self.refresh()
 
-        self._bridge.run_in_background(
-            lambda: self._engine.models.download(asked), begun, self._on_coming_in, owner=self
+        self._bridge.run_once(
+            ("download model", asked),
+            lambda: self._engine.models.download(asked),
+            begun,
+            self._on_coming_in,
+            owner=self,
         )
 
     def resume(self, model_id: int) -> None:
@@ -366,13 +384,13 @@ class ModelsPage(ShelfPage):
             trust_remote_code=view.trust_remote_code,
         )
         self.notice.hide()
-        self._run(lambda: self._engine.models.download(asked))
+        self._run(lambda: self._engine.models.download(asked), ("download model", asked))
 
     def look_around(self) -> None:
         """Look for models that other programs keep."""
         self.add.show_looking_around()
-        self._bridge.run_in_background(
-            self._engine.models.find_on_disk, self.add.show_found, self._on_coming_in, owner=self
+        self._bridge.run_once(
+            "look around", self._engine.models.find_on_disk, self.add.show_found, self._on_coming_in, owner=self
         )
 
     def look_at(self, path: str) -> None:
@@ -417,7 +435,8 @@ class ModelsPage(ShelfPage):
 
             return and_then
 
-        self._bridge.run_in_background(
+        self._bridge.run_once(
+            ("import model", path, copy),
             lambda: self._engine.models.import_local(Path(path), copy=copy, check=copying.check),
             ended(done),
             ended(self._on_coming_in),
@@ -452,8 +471,11 @@ class ModelsPage(ShelfPage):
     def _load_button(self, model_id: int) -> Button:
         return Button("Load it", on_click=lambda: self.load(model_id))
 
-    def _run(self, task: Callable[[], Any]) -> None:
-        self._bridge.run_in_background(task, lambda _done: self.refresh(), self._on_error, owner=self)
+    def _run(self, task: Callable[[], Any], key: Hashable | None = None) -> None:
+        """Carry out ``task``; one with a key is not begun while it is under way."""
+        self._bridge.run_once(
+            object() if key is None else key, task, lambda _done: self.refresh(), self._on_error, owner=self
+        )
 
     def _on_coming_in(self, error: Exception) -> None:
         expected = isinstance(error, ModelAlreadyExists | DownloadCancelled)

@@ -218,7 +218,7 @@ class ProfilesPage(LibraryFrame[ProfileView]):
                 again = Button("Apply now", "plain", on_click=lambda: self._switch(True))
                 self.say("Saved. What steers now is still what it was before.", "info", again)
 
-        self.run(task, done, self.editor.say_error)
+        self.run(task, done, self.editor.say_error, key=("save profile", draft.profile_id, draft.name))
 
     def _filled(self, draft: ProfileDraft) -> dict[int, float]:
         """Its strengths, where none is written the one a feature is first tried with."""
@@ -273,7 +273,7 @@ class ProfilesPage(LibraryFrame[ProfileView]):
             words = " ".join((f"“{record.name}” is deleted.", *result.warnings))
             self.offer_undo(words, record.id, partial(profiles.restore, record))
 
-        self.run(lambda: profiles.delete(record.id), done)
+        self.run(lambda: profiles.delete(record.id), done, key=("delete profile", record.id))
 
     # --- what is set now --------------------------------------------------------------------------------------------
 

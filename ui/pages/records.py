@@ -184,7 +184,8 @@ class RecordsPage(Surface):
     def write(self, record: ExperimentRecord, kind: str, path: str) -> None:
         """Write a record to ``path``."""
         text = FORMS[kind][1](record)
-        self._bridge.run_in_background(
+        self._bridge.run_once(
+            ("write", path),
             # Line ends are in the text already, as each format wants them.
             lambda: Path(path).write_text(text, encoding="utf-8", newline=""),
             lambda _size: self.notice.show_words(f"Written to {path}.", "info"),
@@ -203,7 +204,9 @@ class RecordsPage(Surface):
             self.notice.show_words(f"Deleted “{deleted.title}”.", "info", Button("Undo", on_click=self.undo))
             events.publish(ExperimentsChanged())
 
-        self._bridge.run_in_background(lambda: library.remove(record.id), gone, self._say_error, owner=self)
+        self._bridge.run_once(
+            ("delete record", record.id), lambda: library.remove(record.id), gone, self._say_error, owner=self
+        )
 
     def undo(self) -> None:
         """Bring the record deleted last back."""

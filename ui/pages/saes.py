@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -153,7 +153,9 @@ class SaesPage(ShelfPage):
         row.attach.connect(self.attach)
         row.check.connect(self.check)
         row.detach.connect(self.detach)
-        row.pause.connect(lambda sae_id: self._run(lambda: self._engine.sae_downloads.cancel(sae_id)))
+        row.pause.connect(
+            lambda sae_id: self._run(("pause SAE", sae_id), lambda: self._engine.sae_downloads.cancel(sae_id))
+        )
         row.resume.connect(self.resume)
         row.measure.connect(self.measure)
         row.labels.connect(self.pick_labels)
@@ -193,7 +195,7 @@ class SaesPage(ShelfPage):
             if result.warnings:
                 self.notice.show_words(" ".join(result.warnings), "warn")
 
-        self._work(lambda: self._engine.saes.attach(sae_id, layer), done)
+        self._work(("attach", sae_id, layer), lambda: self._engine.saes.attach(sae_id, layer), done)
 
     def detach(self, sae_id: str) -> None:
         """Detach an SAE from every layer."""
@@ -202,7 +204,7 @@ class SaesPage(ShelfPage):
             if not result.unused:
                 self._say(f"{sae_id} is detached; an answer that still runs with it finishes first.")
 
-        self._work(lambda: self._engine.saes.detach(sae_id), done)
+        self._work(("detach", sae_id), lambda: self._engine.saes.detach(sae_id), done)
 
     def attach_set(self, name: str) -> None:
         """Attach a saved set: all of it, or nothing."""
@@ -214,14 +216,16 @@ class SaesPage(ShelfPage):
             else:
                 self._say(f"{name} is attached: {count(result.attached_count)} SAEs.")
 
-        self._work(lambda: self._engine.saes.attach_saved_set(name), done)
+        self._work(("attach set", name), lambda: self._engine.saes.attach_saved_set(name), done)
 
     def _save_set(self, name: str) -> None:
         def done(_record: AttachSetRecord) -> None:
             self.sets.name.clear()
             self.sets.notice.hide()
 
-        self._bridge.run_in_background(lambda: self._engine.saes.save_set(name), done, self._on_set_error, owner=self)
+        self._bridge.run_once(
+            ("save set", name), lambda: self._engine.saes.save_set(name), done, self._on_set_error, owner=self
+        )
 
     def ask_delete_set(self, name: str) -> None:
         """Ask before a set is forgotten."""
@@ -234,7 +238,9 @@ class SaesPage(ShelfPage):
 
     def _delete_set(self, name: str) -> None:
         self.sets.notice.hide()
-        self._bridge.run_in_background(lambda: self._engine.saes.delete_set(name), None, self._on_set_error, owner=self)
+        self._bridge.run_once(
+            ("delete set", name), lambda: self._engine.saes.delete_set(name), None, self._on_set_error, owner=self
+        )
 
     def _on_set_error(self, error: Exception) -> None:
         self.sets.notice.show_words(describe_error(error))
@@ -246,7 +252,7 @@ class SaesPage(ShelfPage):
         def done(record: SaeRecord) -> None:
             self._say(f"{record.id} was measured.")
 
-        self._work(lambda: self._engine.saes.measure(sae_id), done)
+        self._work(("measure", sae_id), lambda: self._engine.saes.measure(sae_id), done)
 
     # --- away -------------------------------------------------------------------------------------------------------
 
@@ -265,7 +271,7 @@ class SaesPage(ShelfPage):
         self._ask(asked, verb, lambda: self._delete(sae_id))
 
     def _delete(self, sae_id: str) -> None:
-        self._run(lambda: self._engine.saes.delete(sae_id))
+        self._run(("delete SAE", sae_id), lambda: self._engine.saes.delete(sae_id))
 
     # --- coming in --------------------------------------------------------------------------------------------------
 
@@ -280,7 +286,7 @@ class SaesPage(ShelfPage):
                 said += f" Assumed, since its files do not say: {', '.join(record.assumed)}"
             self._say(said)
 
-        self._work(lambda: self._engine.saes.import_local(Path(path)), done)
+        self._work(("import SAE", path), lambda: self._engine.saes.import_local(Path(path)), done)
 
     def _on_dropped(self, paths: list[Path]) -> None:
         for path in paths:
@@ -301,7 +307,7 @@ class SaesPage(ShelfPage):
             left = f"; {count(result.skipped)} rows had none" if result.skipped else ""
             self._say(f"{count(result.imported)} labels of {sae_id} were read{left}.")
 
-        self._work(lambda: self._engine.saes.import_label_file(sae_id, Path(path)), done)
+        self._work(("labels", sae_id, path), lambda: self._engine.saes.import_label_file(sae_id, Path(path)), done)
 
     def preview(self, repo: str, revision: str) -> None:
         """Ask the hub what a repository holds."""
@@ -311,8 +317,12 @@ class SaesPage(ShelfPage):
             self.add.show_error(describe_error(error))
 
         downloads = self._engine.sae_downloads
-        self._bridge.run_in_background(
-            lambda: downloads.preview(repo, revision), self.add.show_preview, failed, owner=self
+        self._bridge.run_once(
+            ("preview SAEs", repo, revision),
+            lambda: downloads.preview(repo, revision),
+            self.add.show_preview,
+            failed,
+            owner=self,
         )
 
     def download(self, repo: str, revision: str, paths: Sequence[str]) -> None:
@@ -336,7 +346,7 @@ class SaesPage(ShelfPage):
             self.add.download_button.setEnabled(True)
             self.add.notice.show_words(describe_error(error))
 
-        self._bridge.run_in_background(task, done, failed, owner=self)
+        self._bridge.run_once(("download SAEs", repo, revision, *paths), task, done, failed, owner=self)
 
     def resume(self, sae_id: str) -> None:
         """Go on with a download that stopped. Which file it was is looked for on the hub where it is not known."""
@@ -350,14 +360,12 @@ class SaesPage(ShelfPage):
             path = known or file_of(sae_id, downloads.preview(record.repository_id, revision))
             return downloads.start(record.repository_id, revision=revision, file_path=path)
 
-        self._run(task)
+        self._run(("resume SAE", sae_id), task)
 
     # --- work and messages ------------------------------------------------------------------------------------------
 
-    def _work(self, task: Callable[[], Any], done: Callable[[Any], None]) -> None:
-        """Carry out what attaches, reads or measures, one row's buttons off meanwhile."""
-        self._working += 1
-        self._show_rows()
+    def _work(self, key: Hashable, task: Callable[[], Any], done: Callable[[Any], None]) -> None:
+        """Carry out what attaches, reads or measures, once, one row's buttons off meanwhile."""
 
         def ended(result: Any) -> None:
             self._working -= 1
@@ -369,11 +377,13 @@ class SaesPage(ShelfPage):
             self.notice.show_words(describe_error(error))
             self.refresh()
 
-        self._bridge.run_in_background(task, ended, failed, owner=self)
+        if self._bridge.run_once(key, task, ended, failed, owner=self):
+            self._working += 1
+            self._show_rows()
 
-    def _run(self, task: Callable[[], Any]) -> None:
+    def _run(self, key: Hashable, task: Callable[[], Any]) -> None:
         def failed(error: Exception) -> None:
             self.notice.show_words(describe_error(error))
             self.refresh()
 
-        self._bridge.run_in_background(task, lambda _done: self.refresh(), failed, owner=self)
+        self._bridge.run_once(key, task, lambda _done: self.refresh(), failed, owner=self)

@@ -189,13 +189,13 @@ class ServerPage(ScrollPage):
                 control.restart()
 
         self.access.notice.hide()
-        self._bridge.run_in_background(task, None, self._on_error, owner=self)
+        self._bridge.run_once(("share server", on), task, None, self._on_error, owner=self)
 
     def restart(self) -> None:
         """Stop and start with the settings in force."""
         self.outdated.hide()
         self.server.show_state("starting", None, None)
-        self._bridge.run_in_background(self._control.restart, None, self._on_server_error, owner=self)
+        self._bridge.run_once("restart server", self._control.restart, None, self._on_server_error, owner=self)
 
     def _start(self, port: int) -> None:
         known = self._infos.get("PORT")
@@ -209,7 +209,7 @@ class ServerPage(ScrollPage):
                 control.start(port)
 
         self.server.show_state("starting", None, None)
-        self._bridge.run_in_background(task, None, self._on_server_error, owner=self)
+        self._bridge.run_once(("start server", port), task, None, self._on_server_error, owner=self)
 
     def _stop(self) -> None:
         self.server.stop_button.setEnabled(False)

@@ -22,7 +22,7 @@ from ui.words import describe_error
 HUB = {"HF_HUB_OFFLINE": "Offline", "PROXY": "Proxy"}
 WINDOW = {
     "THEME": "Colours",
-    "RESTORE_LAST": "Load the last model on start",
+    "RESTORE_LAST": "Go on where I left off",
     "AUTO_LOAD_MODEL": "Model to load on start",
     "CLOSE_TO_TRAY": "Stay in the tray",
 }
@@ -188,7 +188,7 @@ class SettingsPage(ScrollPage):
 
     def _restart_server(self) -> None:
         self.waiting.hide()
-        self._bridge.run_in_background(self._frame.services.server.restart, None, self._on_error, owner=self)
+        self._bridge.run_once("restart server", self._frame.services.server.restart, None, self._on_error, owner=self)
 
     def _save_token(self, token: str) -> None:
         def done(state: TokenState) -> None:

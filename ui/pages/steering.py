@@ -197,23 +197,33 @@ class SteeringPage(QScrollArea):
         """Attach an SAE, at its own layer where ``layer`` is None."""
         saes = self._engine.saes
         self._begin(sae_id)
-        self._bridge.run_in_background(
-            lambda: saes.attach(sae_id, layer), self._on_attached, self._on_sae_error, owner=self
+        self._bridge.run_once(
+            ("attach", sae_id, layer),
+            lambda: saes.attach(sae_id, layer),
+            self._on_attached,
+            self._on_sae_error,
+            owner=self,
         )
 
     def detach(self, sae_id: str) -> None:
         """Detach an SAE from every layer."""
         saes = self._engine.saes
         self._begin(sae_id)
-        self._bridge.run_in_background(lambda: saes.detach(sae_id), self._on_detached, self._on_sae_error, owner=self)
+        self._bridge.run_once(
+            ("detach", sae_id), lambda: saes.detach(sae_id), self._on_detached, self._on_sae_error, owner=self
+        )
 
     def import_folder(self, folder: str) -> None:
         """Add the SAE in ``folder``, by reference; it is measured where the model fits."""
         saes = self._engine.saes
         self._begin("")
         self.shelf.notice.show_words(f"Reading {folder}…", "info")
-        self._bridge.run_in_background(
-            lambda: saes.import_local(Path(folder)), self._on_imported, self._on_sae_error, owner=self
+        self._bridge.run_once(
+            ("import SAE", folder),
+            lambda: saes.import_local(Path(folder)),
+            self._on_imported,
+            self._on_sae_error,
+            owner=self,
         )
 
     def _begin(self, sae_id: str) -> None:
@@ -314,7 +324,8 @@ class SteeringPage(QScrollArea):
                 compare = partial(self._go, CHAT, compare=True, steer=(Kind.PROFILE.value, profile.record.id))
                 card.end_save(f"Saved as the profile {name}.", Button("Compare with it", "quiet", on_click=compare))
 
-        self._bridge.run_in_background(
+        self._bridge.run_once(
+            ("save profile", name),
             lambda: profiles.save_current(
                 name, f"Set by hand on {place_words(card.place)}.", sae_id=sae_id, layer=layer
             ),

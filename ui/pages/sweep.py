@@ -381,8 +381,12 @@ class SweepPage(QWidget):
             self.notice.show_words(f"{path} could not be written: {reason}. Choose another folder.")
 
         more = " What it ran on is in the Markdown." if form is as_csv else ""
-        self._bridge.run_in_background(
-            write, lambda done: self.notice.show_words(f"Saved as {done}.{more}", "info"), failed, owner=self
+        self._bridge.run_once(
+            ("write", str(path)),
+            write,
+            lambda done: self.notice.show_words(f"Saved as {done}.{more}", "info"),
+            failed,
+            owner=self,
         )
 
     # --- layout -----------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -170,8 +170,13 @@ class LibraryFrame(QWidget, Generic[V]):
         task: Callable[[], Any],
         done: Callable[[Any], None] | None = None,
         refused: Callable[[Exception], None] | None = None,
+        *,
+        key: Hashable | None = None,
     ) -> None:
-        """Do something with the engine in the background; what is refused is said, and the page shows what holds."""
+        """Do something with the engine in the background; what is refused is said, and the page shows what holds.
+
+        ``key``: what is done to which thing; it is not begun again while it is under way.
+        """
 
         def failed(error: Exception) -> None:
             (refused or self.say_error)(error)
@@ -182,7 +187,7 @@ class LibraryFrame(QWidget, Generic[V]):
                 done(result)
             self.refresh()
 
-        self._frame.bridge.run_in_background(task, ended, failed, owner=self)
+        self._frame.bridge.run_once(object() if key is None else key, task, ended, failed, owner=self)
 
     def turn(self, dial: IntensityDial, task: Callable[[], Any], done: Callable[[Any], None] | None = None) -> None:
         """As :meth:`run`, for the ``dial`` that a person turned: it shows their value until the engine has answered."""
@@ -231,11 +236,15 @@ class LibraryFrame(QWidget, Generic[V]):
 
     def import_files(self, paths: Sequence[Path]) -> None:
         """Import documents from files."""
-        self.run(partial(take_in_files, self._engine, list(paths)), self._on_imported)
+        self.run(partial(take_in_files, self._engine, list(paths)), self._on_imported, key=("take in", self, *paths))
 
     def import_text(self, text: str) -> None:
         """Import a document that was pasted."""
-        self.run(partial(take_in, self._engine, text.encode("utf-8", "replace"), "The pasted text"), self._on_imported)
+        self.run(
+            partial(take_in, self._engine, text.encode("utf-8", "replace"), "The pasted text"),
+            self._on_imported,
+            key=("take in", self, text),
+        )
 
     def _import_again(self, outcome: Outcome) -> None:
         raw = outcome.again
@@ -247,7 +256,7 @@ class LibraryFrame(QWidget, Generic[V]):
             kept = [each for each in before if each is not outcome]
             self._on_imported([*kept, *new])
 
-        self.run(partial(take_in, self._engine, raw, outcome.title, rename=True), done)
+        self.run(partial(take_in, self._engine, raw, outcome.title, rename=True), done, key=("take in", self, raw))
 
     def _on_imported(self, outcomes: list[Outcome]) -> None:
         self.notice.hide()
@@ -270,7 +279,7 @@ class LibraryFrame(QWidget, Generic[V]):
             def task() -> None:
                 path.write_bytes(document_bytes(document()))
 
-            self.run(task, lambda _none: self.say(f"Written to {path}."))
+            self.run(task, lambda _none: self.say(f"Written to {path}."), key=("write", str(path)))
 
         dialog.fileSelected.connect(write)
         dialog.finished.connect(dialog.deleteLater)
