@@ -9,6 +9,7 @@ import logging
 import time
 from concurrent.futures import CancelledError
 
+from engine.actions.downloading.finding import HubFinder
 from engine.actions.downloading.models import ModelDownloads
 from engine.actions.downloading.saes import SaeDownloads
 from engine.actions.downloading.workers import Workers
@@ -51,6 +52,7 @@ class Engine:
         loader: Loads and unloads them.
         models: Everything that is done with models: downloads, imports, loads, removals.
         sae_downloads: Fetches SAEs from the hub.
+        hub: Searches the hub, and fetches models with SAEs that belong to them.
         saes: Imports, attaches and hand-steers SAEs.
         profiles, clusters, circuits: Manage what steers under a name.
         sweeps: Runs the same prompts at several intensities.
@@ -108,6 +110,7 @@ class Engine:
         self.sae_downloads = SaeDownloads(
             library, self.events, hub, library.path.parent / SAES_FOLDER, self._workers, self.saes.adopt
         )
+        self.hub = HubFinder(hub, self.models, self.sae_downloads)
         self.profiles = ProfileActions(settings, library, self.desk, self.events, lock)
         self.clusters = ClusterActions(settings, library, self.desk, self.events, lock, self.profiles)
         self.circuits = CircuitActions(settings, library, self.desk, self.events, lock)
