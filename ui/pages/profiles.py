@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from functools import partial
+from typing import Any
 
 from PySide6.QtWidgets import QMenu
 
@@ -196,7 +197,7 @@ class ProfilesPage(LibraryFrame[ProfileView]):
 
     def _save(self, draft: ProfileDraft) -> None:
         profiles = self._engine.profiles
-        values = {
+        values: dict[str, Any] = {
             "description": draft.description,
             "sae_id": draft.sae_id,
             "layer": draft.layer,
@@ -205,7 +206,7 @@ class ProfilesPage(LibraryFrame[ProfileView]):
         def task() -> ProfileSummary:
             values["steering"] = self._filled(draft)
             if draft.profile_id is None:
-                return profiles.create(draft.name, model_id=draft.model_id, **values)  # type: ignore[arg-type]
+                return profiles.create(draft.name, model_id=draft.model_id, **values)
             return profiles.update(draft.profile_id, {"name": draft.name, **values})
 
         def done(summary: ProfileSummary) -> None:

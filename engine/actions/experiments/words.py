@@ -38,8 +38,9 @@ def report_words(details: Mapping[str, Any]) -> str:
             case "circuit":
                 name = item.get("name", item.get("id"))
                 rung = details.get("rung")
-                known = isinstance(rung, int) and 0 <= rung <= 3
-                evidence = evidence_words(rung, item.get("only_persistence") is True) if known else NO_CLAIM
+                evidence = NO_CLAIM
+                if isinstance(rung, int) and 0 <= rung <= 3:
+                    evidence = evidence_words(rung, item.get("only_persistence") is True)
                 found.append(f"by the circuit {name} at λ {_lambda(item)} ({evidence})")
             case "unknown":
                 return "whether it was steered could not be read"
