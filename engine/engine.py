@@ -10,6 +10,7 @@ import time
 from concurrent.futures import CancelledError
 from typing import Literal
 
+from engine.actions.downloading.finding import HubFinder
 from engine.actions.downloading.models import ModelDownloads
 from engine.actions.downloading.saes import SaeDownloads
 from engine.actions.downloading.workers import Workers
@@ -53,6 +54,7 @@ class Engine:
         loader: Loads and unloads them.
         models: Everything that is done with models: downloads, imports, loads, removals.
         sae_downloads: Fetches SAEs from the hub.
+        hub: Searches the hub, and fetches models with SAEs that belong to them.
         saes: Imports, attaches and hand-steers SAEs.
         profiles, clusters, circuits: Manage what steers under a name.
         standing: Keeps what was attached to each model, and puts it back.
@@ -112,6 +114,7 @@ class Engine:
         self.sae_downloads = SaeDownloads(
             library, self.events, hub, library.path.parent / SAES_FOLDER, self._workers, self.saes.adopt
         )
+        self.hub = HubFinder(hub, self.models, self.sae_downloads)
         self.profiles = ProfileActions(settings, library, self.desk, self.events, lock)
         self.clusters = ClusterActions(settings, library, self.desk, self.events, lock, self.profiles)
         self.circuits = CircuitActions(settings, library, self.desk, self.events, lock)

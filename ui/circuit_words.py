@@ -11,7 +11,13 @@ from typing import Any
 from engine.actions.steering.looking import CircuitView, WantedSae
 from engine.documents.binding import Verdict
 from engine.documents.circuit import CircuitDocument, Edge
-from engine.documents.evidence import PERSISTENCE_SENTENCE, evidence_words, is_validated, rung_language
+from engine.documents.evidence import (
+    PERSISTENCE_SENTENCE,
+    evidence_words,
+    is_validated,
+    rung_language,
+    short_evidence_words,
+)
 from engine.documents.verdicts import LayerVerdict
 from engine.library.records import CircuitRecord, ServingMode
 from engine.steering.claims import Claim
@@ -31,7 +37,7 @@ def layers_words(layers: Sequence[int]) -> str:
 def circuit_marks(view: CircuitView) -> tuple[Mark, ...]:
     """The state words of a circuit, the phrase of its rung first."""
     record = view.summary.record
-    marks: list[Mark] = [(evidence_words(record.rung, only_persistence(view)), RUNG_TONES[record.rung])]
+    marks: list[Mark] = [(short_evidence_words(record.rung, only_persistence(view)), RUNG_TONES[record.rung])]
     return (*marks, *state_marks(view))
 
 

@@ -13,7 +13,7 @@ from engine.actions.experiments.words import path_of as path_of
 from engine.actions.experiments.words import report_words as report_words
 from engine.actions.experiments.words import since as since
 from engine.actions.experiments.words import strength as strength
-from engine.documents.evidence import evidence_words
+from engine.documents.evidence import short_evidence_words
 from engine.errors import InvalidParameter
 from engine.library.records import SaeRecord
 from engine.steering.desk import Snapshot
@@ -112,7 +112,7 @@ def live_evidence(now: Snapshot) -> str:
         return ""
     if now.plan.rung is None:
         return NO_CLAIM
-    return evidence_words(now.plan.rung, now.plan.report.only_persistence)
+    return short_evidence_words(now.plan.rung, now.plan.report.only_persistence)
 
 
 def parse_features(text: str) -> dict[int, float | None]:

@@ -28,8 +28,8 @@ _NEXT_STEP = (
     "nothing further: this is the top rung",
 )
 TESTED_ELSEWHERE = (
-    "This program does not test circuits: that is done with the tool that made the document (miStudio, or code of your "
-    "own); import the document again when it holds the result."
+    "This program does not test circuits: the tool that made the document does (miStudio, or your own code); import "
+    "the document again then."
 )
 """Said wherever the next step is: advice that cannot be followed here says where it can."""
 
@@ -77,6 +77,11 @@ def is_only_persistence(edge_types: Iterable[str]) -> bool:
 def evidence_words(rung: int, only_persistence: bool = False) -> str:
     """The phrase of a rung word for word and, where all edges are persistence, that they are."""
     return f"{rung_language(rung)} · {ONLY_PERSISTENCE}" if only_persistence else rung_language(rung)
+
+
+def short_evidence_words(rung: int, only_persistence: bool = False) -> str:
+    """The same where there is little room, with one word for it."""
+    return f"{rung_language(rung)} · {PERSISTENCE}" if only_persistence else rung_language(rung)
 
 
 def rung_next_step(rung: int) -> str:

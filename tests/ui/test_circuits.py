@@ -67,10 +67,11 @@ def test_persistence_is_said_wherever_the_evidence_is(page: CircuitsPage, engine
     key = imported(page, engine, qtbot, made)
     said = "causally validated (edge) · persistence only: carried on, not computed"
     assert page.card.badge.text() == said
-    assert [item.marks[0] for item in page.list.items()] == [(said, "info")]
+    short = "causally validated (edge) · persistence"
+    assert [item.marks[0] for item in page.list.items()] == [(short, "info")]
     assert "Every edge of this circuit is persistence" in texts(page)
     engine.circuits.activate(key)
-    assert live_evidence(engine.desk.now) == said
+    assert live_evidence(engine.desk.now) == short
     (item,) = engine.desk.live_plan.report.as_dict()["items"]
     assert item["only_persistence"] is True
 

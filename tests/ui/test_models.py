@@ -20,7 +20,7 @@ from tests.gguf_files import build_gguf, quantise
 from tests.hub import StandInHub
 from tests.ui.conftest import StageMaker
 from tests.ui.drops import drag_away, drag_over, drop
-from tests.ui.look import plain, until
+from tests.ui.look import plain, told_in, until
 from tests.ui.stage import Stage
 from tests.ui.test_home import held_load
 from ui import main_window
@@ -440,7 +440,7 @@ def test_what_the_hub_refuses_is_said_in_words(
     page = open_page(make_stage(make_engine(folder=None)), qtbot)
     look_at(page, qtbot, "nobody/nothing")
     assert "nobody/nothing" in page.add.notice.words()
-    look_at(page, qtbot, "no repository at all")
+    look_at(page, qtbot, "no/repository/at all")
     assert "owner/name" in page.add.notice.words()
     hub.add_folder(REPO, tiny_checkpoint, gated=True)
     look_at(page, qtbot, REPO)
@@ -500,3 +500,19 @@ def test_a_card_that_lies_idle_is_told_in_the_bar_and_on_the_page(
     page.show_unused_gpu(None)
     assert (bar.model.caption.full_text(), bar.model.toolTip()) == ("Model", "")
     assert not page.idle_gpu.isVisible()
+
+
+def test_words_search_the_hub_for_models(
+    qtbot: QtBot, make_engine: EngineMaker, make_stage: StageMaker, hub: StandInHub
+) -> None:
+    hub.add("acme/small-talk", {"config.json": b"{}"}, downloads=7, parameters=135_000_000)
+    hub.add("acme/small-saes", {}, pipeline_tag=None, downloads=9)
+    page = open_page(make_stage(make_engine(None)), qtbot)
+    page.add.show_tab(0)
+    page.add.repo.setText("small")
+    qtbot.keyClick(page.add.repo, Qt.Key.Key_Return)
+    until(qtbot, lambda: len(page.add.finds.rows) == 1)
+    told = told_in(page.add.finds.rows[0])
+    assert "135 M parameters" in told and "7 downloads a month" in told
+    page.add.finds.rows[0].findChildren(Button)[0].click()
+    until(qtbot, lambda: page.add.repo.text() == "acme/small-talk" and page.add.preview_button.isEnabled())

@@ -11,6 +11,7 @@ import psutil
 from PySide6.QtCore import QTimer
 
 from engine.actions.disk_use import DiskUse
+from engine.actions.downloading.finding import FetchedPair, KnownPair
 from engine.actions.downloading.models import DownloadRequest
 from engine.actions.downloading.preview import ModelPreview
 from engine.actions.importing import LocalModel
@@ -100,6 +101,8 @@ class ModelsPage(ShelfPage):
         self._lay_out(self.add, self.memory, self.idle_gpu, self.missing)
         self.door.dropped.connect(self._on_dropped)
         self.add.preview_wanted.connect(self.preview)
+        self.add.search_wanted.connect(self.search)
+        self.add.pairs.fetch.connect(self.fetch_pair)
         self.add.download.connect(self.download)
         self.add.look.connect(self.look_around)
         self.add.take.connect(self.import_path)
@@ -337,6 +340,36 @@ class ModelsPage(ShelfPage):
         )
 
     # --- coming in --------------------------------------------------------------------------------------------------
+
+    def search(self, words: str) -> None:
+        """Search the hub."""
+        self.add.show_looking()
+        self._bridge.run_in_background(
+            lambda: self._engine.hub.search(words, kind="models"),
+            self.add.show_search,
+            lambda error: self.add.show_hub_error(describe_error(error)),
+            owner=self,
+        )
+
+    def fetch_pair(self, pair: KnownPair) -> None:
+        """Begin to fetch a model and the SAE that belongs to it."""
+        self.add.notice.hide()
+        self.add.pairs.setEnabled(False)
+
+        def ended() -> None:
+            self.add.pairs.setEnabled(True)
+            self.refresh()
+
+        def begun(found: FetchedPair) -> None:
+            model = "is here already" if found.model is None else "is being downloaded"
+            self._say(f"{pair.model_repo} {model}; its SAE: {found.sae.message}")
+            ended()
+
+        def failed(error: Exception) -> None:
+            self.add.show_hub_error(describe_error(error))
+            ended()
+
+        self._bridge.run_in_background(lambda: self._engine.hub.fetch_pair(pair.key), begun, failed, owner=self)
 
     def preview(self, repo_id: str, revision: str) -> None:
         """Ask the hub what a repository holds."""

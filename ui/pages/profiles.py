@@ -207,7 +207,7 @@ class ProfilesPage(LibraryFrame[ProfileView]):
         def task() -> ProfileSummary:
             values["steering"] = self._filled(draft)
             if draft.profile_id is None:
-                return profiles.create(draft.name, model_id=draft.model_id, **values)  # type: ignore[arg-type]
+                return profiles.create(draft.name, model_id=draft.model_id, **values)
             return profiles.update(draft.profile_id, {"name": draft.name, **values})
 
         def done(summary: ProfileSummary) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from PySide6.QtCore import QTimer
 
+from engine.actions.downloading.finding import FetchedPair, KnownPair
 from engine.actions.downloading.saes import SaeStart
 from engine.actions.saes.views import AttachResult, AttachSetResult, Compatibility, DetachResult, LabelsResult
 from engine.events import (
@@ -63,6 +64,8 @@ class SaesPage(ShelfPage):
         self._lay_out(self.add, self.sets)
         self.door.dropped.connect(self._on_dropped)
         self.add.preview_wanted.connect(self.preview)
+        self.add.search_wanted.connect(self.search)
+        self.add.pairs.fetch.connect(self.fetch_pair)
         self.add.download.connect(self.download)
         self.add.pick_folder.connect(lambda: self._pick_folder("Choose the folder of an SAE", self.import_folder))
         self.sets.attach.connect(self.attach_set)
@@ -308,6 +311,36 @@ class SaesPage(ShelfPage):
             self._say(f"{count(result.imported)} labels of {sae_id} were read{left}.")
 
         self._work(("labels", sae_id, path), lambda: self._engine.saes.import_label_file(sae_id, Path(path)), done)
+
+    def search(self, words: str) -> None:
+        """Search the hub."""
+        self.add.show_looking()
+        self._bridge.run_in_background(
+            lambda: self._engine.hub.search(words, kind="saes"),
+            self.add.show_search,
+            lambda error: self.add.show_error(describe_error(error)),
+            owner=self,
+        )
+
+    def fetch_pair(self, pair: KnownPair) -> None:
+        """Begin to fetch a model and the SAE that belongs to it."""
+        self.add.notice.hide()
+        self.add.pairs.setEnabled(False)
+
+        def ended() -> None:
+            self.add.pairs.setEnabled(True)
+            self.refresh()
+
+        def begun(found: FetchedPair) -> None:
+            model = "is here already" if found.model is None else "is being downloaded"
+            self._say(f"{pair.model_repo} {model}; its SAE: {found.sae.message}")
+            ended()
+
+        def failed(error: Exception) -> None:
+            self.add.show_error(describe_error(error))
+            ended()
+
+        self._bridge.run_in_background(lambda: self._engine.hub.fetch_pair(pair.key), begun, failed, owner=self)
 
     def preview(self, repo: str, revision: str) -> None:
         """Ask the hub what a repository holds."""

@@ -12,11 +12,13 @@ from PySide6.QtWidgets import QButtonGroup, QLineEdit, QPushButton, QWidget
 from engine.actions.downloading.models import DownloadRequest
 from engine.actions.downloading.preview import ModelPreview
 from engine.actions.importing import LocalModel
+from engine.models.hub import HubFound
 from engine.models.on_disk import FoundModel
 from ui import shelf_words as words
 from ui import theme
 from ui.plain_text import as_letters
 from ui.widgets.basics import Button, Card, ElidedLabel, Notice, column, label, line, pill
+from ui.widgets.hub_finds import HubFinds, Pairs
 from ui.widgets.scroll_page import reveal
 from ui.words import count, megabytes
 
@@ -47,6 +49,8 @@ class OfferRow(QWidget):
 class AddModels(Card):
     """Shows what was found; says what the person wants with signals."""
 
+    search_wanted = Signal(str)
+    """Words to search the hub for."""
     preview_wanted = Signal(str, str)
     """(repository, revision)."""
     download = Signal(object)
@@ -65,12 +69,15 @@ class AddModels(Card):
         self._ways: tuple[QWidget, ...] = ()
         self.notice = Notice()
         self.repo = QLineEdit()
-        self.repo.setPlaceholderText("owner/name, for example HuggingFaceTB/SmolLM2-360M-Instruct")
+        self.repo.setPlaceholderText("Search the hub, or owner/name: HuggingFaceTB/SmolLM2-360M-Instruct")
         self.repo.setAccessibleName("Repository on the Hugging Face hub")
         self.revision = QLineEdit()
         self.revision.setPlaceholderText("main")
         self.revision.setAccessibleName("Revision")
         self.revision.setFixedWidth(120)
+        self.finds = HubFinds()
+        self.finds.chosen.connect(self._look_at)
+        self.pairs = Pairs()
         self.preview_button = Button("Look", "primary", "search", self._preview)
         self.repo.returnPressed.connect(self._preview)
         self.revision.returnPressed.connect(self._preview)
@@ -101,6 +108,7 @@ class AddModels(Card):
         self.notice.hide()
         self.preview_button.setEnabled(False)
         self.hub_about.setText("Asking the hub…")
+        self.finds.clear()
         self._fill(self._offers, self.offers, [])
 
     def show_preview(self, found: ModelPreview) -> None:
@@ -152,8 +160,20 @@ class AddModels(Card):
 
     def _preview(self) -> None:
         repo = self.repo.text().strip().removeprefix("https://huggingface.co/").strip("/")
-        if repo:
+        if repo and "/" not in repo:
+            self.search_wanted.emit(repo)
+        elif repo:
             self.preview_wanted.emit(repo, self.revision.text().strip() or "main")
+
+    def show_search(self, found: Sequence[HubFound]) -> None:
+        """What a search found; each can be looked at."""
+        self.preview_button.setEnabled(True)
+        self.hub_about.setText("" if found else "The hub has no such model. Try fewer or other words.")
+        self.finds.show_found(found)
+
+    def _look_at(self, repo_id: str) -> None:
+        self.repo.setText(repo_id)
+        self._preview()
 
     # --- this computer ----------------------------------------------------------------------------------------------
 
@@ -241,8 +261,11 @@ class AddModels(Card):
         across.addWidget(self.repo, 1)
         across.addWidget(self.revision)
         across.addWidget(self.preview_button)
+        across.addWidget(self.pairs.button)
         inside.addLayout(across)
+        inside.addWidget(self.pairs)
         inside.addWidget(self.hub_about)
+        inside.addWidget(self.finds)
         inside.addLayout(self._offers)
         hub.setLayout(inside)
         inside = column()

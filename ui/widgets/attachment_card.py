@@ -21,9 +21,8 @@ from ui.widgets.switch import Switch
 from ui.words import describe_error
 
 UNMEASURED = (
-    "This layer's typical norm is not known here, so dials cannot be scaled by it: a feature is added with strength "
-    f"{UNMEASURED_STRENGTH:g}, and dials end at ±{UNMEASURED_END:g}. The SAEs page measures it, for its own layer "
-    "and the loaded model."
+    f"The layer's typical norm is not known here: a feature is added with strength {UNMEASURED_STRENGTH:g}, and dials "
+    f"end at ±{UNMEASURED_END:g}. Measuring on the SAEs page finds it."
 )
 FIELD_HEIGHT = 36
 FINDER_HEIGHT = 260

@@ -244,9 +244,6 @@ class CircuitCard(Card):
     # --- layout -----------------------------------------------------------------------------------------------------
 
     def _build(self) -> None:
-        state = line(spacing=theme.XS + 2)
-        state.addWidget(self.badge, 0, Qt.AlignmentFlag.AlignTop)
-        state.addWidget(self.layers, 1)
         said = line(self.check, spacing=theme.S)
         said.addWidget(self.check_words, 1)
         self.check_row.setLayout(said)
@@ -278,11 +275,13 @@ class CircuitCard(Card):
             self.pages.addWidget(part)
         self.pages.setMinimumHeight(LEAST_DRAWING)
         self.body.addWidget(self.name)
-        self.body.addLayout(state)
+        # The evidence has a line of its own: with persistence it is too long to stand beside the state words.
+        self.body.addLayout(line(self.badge, None))
         known = line(spacing=theme.M)
+        known.addWidget(self.layers, 1)
         known.addWidget(self.facts)
-        known.addWidget(self.next_step, 1)
         self.body.addLayout(known)
+        self.body.addWidget(self.next_step)
         self.body.addWidget(self.slice_note)
         self.body.addWidget(self.dial)
         self.body.addWidget(self.range)
