@@ -4,7 +4,7 @@ figures.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, TypeVar
@@ -98,13 +98,7 @@ class GenerationService:
         """
         loaded = self._resident(request.model)
         tokenizer = loaded.backend.tokenizer
-        for token in request.sampling.logit_bias:
-            if token >= loaded.info.vocab_size:
-                raise InvalidParameter(
-                    f"Invalid value for 'logit_bias': token id {token} is outside the vocabulary of "
-                    f"{loaded.info.vocab_size} tokens.",
-                    param="logit_bias",
-                )
+        _check_bias(request.sampling.logit_bias, loaded.info.vocab_size)
         notes: tuple[str, ...] = ()
         own_stops: tuple[str, ...] = ()
         unread: tuple[str, ...] = ()
@@ -191,6 +185,7 @@ class GenerationService:
         """
         loaded = self._resident(request.model)
         check_vocabulary(request.allowed_token_ids, loaded.info.vocab_size)
+        _check_bias(request.logit_bias, loaded.info.vocab_size)
         count = len(request.input.prompts) if isinstance(request.input, TextInput) else len(request.input)
         if not count:
             field = "prompt" if isinstance(request.input, TextInput) else "messages"
@@ -329,7 +324,8 @@ class GenerationService:
         window = loaded.info.context_length
         length = len(prompts[place].token_ids)
         asked = request.max_tokens
-        cap = asked if asked is not None else min(window - length, self._settings.DEFAULT_MAX_TOKENS)
+        most = window if request.unlimited else self._settings.DEFAULT_MAX_TOKENS
+        cap = asked if asked is not None else min(window - length, most)
         which = f"Prompt {place}" if request.label == "prompt" else "The prompt"
         if length + max(cap, 1) > window:
             tail = f" and max_tokens asks for {asked}" if asked is not None else ""
@@ -344,6 +340,15 @@ class GenerationService:
                 param="min_tokens",
             )
         return cap
+
+
+def _check_bias(bias: Mapping[int, float], vocab_size: int) -> None:
+    for token in bias:
+        if token >= vocab_size:
+            raise InvalidParameter(
+                f"Invalid value for 'logit_bias': token id {token} is outside the vocabulary of {vocab_size} tokens.",
+                param="logit_bias",
+            )
 
 
 def _conversations_of(given: ChatInput | tuple[ChatInput, ...]) -> tuple[ChatInput, ...]:
