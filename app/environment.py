@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 from collections.abc import MutableMapping
 
-try:
+if sys.platform != "win32":
     import resource
-except ImportError:  # Windows has no such limit.
-    resource = None  # type: ignore[assignment]
 
 THREAD_RULES = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0"}
 """torch and llama.cpp share an OpenMP runtime whose barriers spin: with any other busy process two threads then take a
@@ -42,7 +41,7 @@ def allow_open_files(wanted: int = OPEN_FILES) -> int | None:
 
     None where the platform has none. A limit that cannot be raised stays: the server takes fewer connections then.
     """
-    if resource is None:
+    if sys.platform == "win32":
         return None
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= wanted:

@@ -6,6 +6,7 @@ import logging
 import re
 from collections.abc import Awaitable, Callable
 from typing import Any
+from urllib.parse import urlparse
 
 from quart import Quart, Request, Response, has_request_context, request, websocket
 from quart.wrappers import Response as QuartResponse
@@ -50,7 +51,7 @@ def create_app(engine: Engine, settings: ServerSettings, requests: RequestLog | 
     # The default cuts any answer after a minute. How long an answer may take is the client's business.
     app.config["RESPONSE_TIMEOUT"] = None
     exchanges = Exchanges(app.asgi_app, requests)
-    app.asgi_app = _readable_host(_single_slashes(exchanges))  # type: ignore[method-assign, assignment]
+    app.asgi_app = _readable(_single_slashes(exchanges))  # type: ignore[method-assign, assignment]
     context = ServerContext(engine, settings, exchanges)
     app.extensions[EXTENSION] = context
     _add_guards(app, settings)
@@ -86,11 +87,11 @@ def _single_slashes(asgi: Asgi) -> Asgi:
     return door
 
 
-def _readable_host(asgi: Asgi) -> Asgi:
-    """``asgi`` behind a door that blots out a Host header no host can have.
+def _readable(asgi: Asgi) -> Asgi:
+    """``asgi`` behind a door that blots out what the framework fails on before any guard or handler of ours.
 
-    The framework looks at it before any guard or handler of ours and fails on what IDNA cannot hold (an empty label,
-    one of 64 letters); a blank one is refused by the guards like any other that is not ours.
+    That is a Host no host can have, by IDNA (an empty label, one of 64 letters): a blank one is refused by the guards
+    like any other that is not ours. And it is a target that is neither a path nor a URL: it leads nowhere.
     """
 
     async def door(scope: dict[str, Any], receive: Any, send: Any) -> None:
@@ -98,9 +99,18 @@ def _readable_host(asgi: Asgi) -> Asgi:
         if any(name.lower() == b"host" and not _is_host(value) for name, value in headers):
             blotted = [(name, b"" if name.lower() == b"host" else value) for name, value in headers]
             scope = {**scope, "headers": blotted}
+        if "path" in scope and not _is_target(scope["path"]):
+            scope = {**scope, "path": "/?"}
         await asgi(scope, receive, send)
 
     return door
+
+
+def _is_target(path: str) -> bool:
+    try:
+        return path.startswith("/") or bool(path and urlparse(path).path)
+    except ValueError:
+        return False
 
 
 def _is_host(value: bytes) -> bool:

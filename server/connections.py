@@ -16,6 +16,7 @@ import contextlib
 import errno
 import logging
 import socket
+import sys
 import time
 
 from hypercorn.app_wrappers import ASGIWrapper
@@ -30,10 +31,8 @@ from quart import Quart
 
 from server.http1 import Http1
 
-try:
+if sys.platform != "win32":
     import resource
-except ImportError:  # Windows counts sockets apart from files, and has no limit near ours.
-    resource = None  # type: ignore[assignment]
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +57,8 @@ _OUT_OF_FILES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOM
 
 def room() -> int:
     """How many connections may be open at once in this process."""
-    if resource is None:
+    if sys.platform == "win32":
+        # Sockets are counted apart from files there, and their limit is far away.
         return MAX_CONNECTIONS
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:

@@ -23,7 +23,9 @@ may the lines of a request's head take."""
 SHUTDOWN_GRACE_S = 0.2
 MAX_SOCKET_MESSAGE = 64 * 1024
 VERSIONS = (b"1.0", b"1.1")
-VERSION_NOT_SUPPORTED = 505
+BAD_REQUEST, VERSION_NOT_SUPPORTED = 400, 505
+_EXTENSIONS = b"sec-websocket-extensions"
+_HANDSHAKE = (b"connection", b"upgrade", b"sec-websocket-key", b"sec-websocket-protocol", b"sec-websocket-version")
 
 PROTECTIVE_HEADERS = (
     (b"x-content-type-options", b"nosniff"),
@@ -62,7 +64,7 @@ class Http1(H11Protocol):
         super().__init__(*args)
         self.can_read = _Gate()
         self.heard = time.monotonic()
-        self._other_version = False
+        self._refused = False
         self.deaf = False
         """Whether what the client still sends is thrown away."""
 
@@ -74,7 +76,7 @@ class Http1(H11Protocol):
     @property
     def client_may_be_sending(self) -> bool:
         """Whether it was answered before its request was read to the end, or before its request could be read."""
-        return self._other_version or self.connection.their_state in (h11.SEND_BODY, h11.ERROR)
+        return self._refused or self.connection.their_state in (h11.SEND_BODY, h11.ERROR)
 
     async def handle(self, event: Event) -> None:
         """Take what the connection brings. Raises ``ConnectionResetError`` where a read waits on a client that left."""
@@ -90,12 +92,27 @@ class Http1(H11Protocol):
         """Every request is answered as it came."""
 
     async def _create_stream(self, request: h11.Request) -> None:
-        if request.http_version in VERSIONS:
-            await super()._create_stream(request)
-            return
-        self._other_version = True
-        await self._send_error_response(VERSION_NOT_SUPPORTED)
+        if request.http_version not in VERSIONS:
+            await self._refuse(VERSION_NOT_SUPPORTED)
+        elif not all(value.isascii() for name, value in request.headers if name in _HANDSHAKE):
+            # Hypercorn's reader of WebSocket handshakes takes them for ASCII, and fails without an answer.
+            await self._refuse(BAD_REQUEST)
+        else:
+            await super()._create_stream(_without_extensions(request))
+
+    async def _refuse(self, status: int) -> None:
+        self._refused = True
+        await self._send_error_response(status)
         await self.send(Closed())
+
+
+def _without_extensions(request: h11.Request) -> h11.Request:
+    """``request`` without WebSocket extensions: events are short, and wsproto fails on some that are misspelt."""
+    headers = request.headers.raw_items()
+    kept = [(name, value) for name, value in headers if name.lower() != _EXTENSIONS]
+    if len(kept) == len(headers):
+        return request
+    return h11.Request(method=request.method, headers=kept, target=request.target, http_version=request.http_version)
 
 
 class _Gate(EventWrapper):

@@ -6,10 +6,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from engine.errors import InvalidParameter
-from engine.generation.request import MAX_SEED, ChatInput, GenerationRequest, Message, Sampling
+from engine.generation.request import MAX_SEED, MIN_SEED, NO_SEED, ChatInput, GenerationRequest, Message, Sampling
 from engine.library.records import PLAIN_SIDE, StoredMessage
 from engine.steering.dial import DialWord
 from engine.steering.request import FOLLOW_LIVE, SteeringRequest
+
+_SEED_DIGITS = 40
 
 UNSTEERED = SteeringRequest(dial=DialWord.OFF)
 """Nothing is added, whatever steers live."""
@@ -46,22 +48,25 @@ class ChatOptions:
             if isinstance(temperature, int | float) and 0 <= temperature <= 2
             else fallback.temperature,
             max_tokens=max_tokens if isinstance(max_tokens, int) and max_tokens > 0 else None,
-            seed=seed if isinstance(seed, int) and 0 <= seed <= MAX_SEED else None,
+            seed=seed if isinstance(seed, int) and MIN_SEED <= seed <= MAX_SEED and seed != NO_SEED else None,
         )
 
 
 def parse_seed(text: str) -> int | None:
-    """A seed as typed; blank is None. Raises InvalidParameter for anything but a whole number in range."""
-    words = text.strip()
+    """A seed as typed; blank and −1 are None. Raises InvalidParameter for anything but a whole number in range."""
+    words = text.strip().replace("\N{MINUS SIGN}", "-")
     if not words:
         return None
-    if not words.isascii() or not words.isdigit() or int(words) > MAX_SEED:
+    digits = words.removeprefix("-")
+    # The length first: Python refuses to read thousands of digits.
+    plain = digits.isascii() and digits.isdigit() and len(digits) <= _SEED_DIGITS
+    if not plain or not MIN_SEED <= int(words) <= MAX_SEED:
         raise InvalidParameter(
-            f"The seed must be a whole number from 0 to {MAX_SEED}.",
+            f"The seed must be a whole number from {MIN_SEED} to {MAX_SEED}.",
             param="seed",
             remedy="Leave it empty for a different answer each time.",
         )
-    return int(words)
+    return None if int(words) == NO_SEED else int(words)
 
 
 @dataclass(eq=False)

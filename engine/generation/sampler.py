@@ -43,12 +43,19 @@ class Picked:
 
 
 def mixed_seed(seed: int, choice_index: int) -> int:
-    """A 64-bit generator seed for choice ``choice_index`` of a request with ``seed`` (both under 2³²).
+    """A 64-bit generator seed for choice ``choice_index`` (under 2³²) of a request with ``seed`` (signed, 64 bits).
 
-    The pair is packed into 64 bits and put through one step of SplitMix64 (Steele, Lea, Flood, 2014), a bijection: two
-    pairs never give the same value. Mixing is needed, since torch's CPU generator reads only the low 32 bits of a seed.
+    With a seed of 0…2³²−1 the pair is packed into 64 bits and put through one step of SplitMix64 (Steele, Lea, Flood,
+    2014), a bijection: two such pairs never give the same value. A larger or negative seed is mixed first. Mixing is
+    needed, since torch's CPU generator reads only the low 32 bits of a seed.
     """
-    z = ((choice_index << 32) | seed) & _UINT64
+    if not 0 <= seed < 1 << 32:
+        seed = _mixed(seed & _UINT64)
+    return _mixed(((choice_index << 32) ^ seed) & _UINT64)
+
+
+def _mixed(z: int) -> int:
+    """One step of SplitMix64, a bijection of 64 bits."""
     z = (z + 0x9E3779B97F4A7C15) & _UINT64
     z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _UINT64
     z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _UINT64

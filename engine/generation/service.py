@@ -4,7 +4,7 @@ figures.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from typing import TypeVar
@@ -109,13 +109,7 @@ class GenerationService:
         """
         loaded = self._resident(request.model)
         tokenizer = loaded.backend.tokenizer
-        for token in request.sampling.logit_bias:
-            if token >= loaded.info.vocab_size:
-                raise InvalidParameter(
-                    f"Invalid value for 'logit_bias': token id {token} is outside the vocabulary of "
-                    f"{loaded.info.vocab_size} tokens.",
-                    param="logit_bias",
-                )
+        _check_bias(request.sampling.logit_bias, loaded.info.vocab_size)
         notes: tuple[str, ...] = ()
         own_stops: tuple[str, ...] = ()
         unread: tuple[str, ...] = ()
@@ -232,6 +226,7 @@ class GenerationService:
         """
         loaded = self._resident(request.model)
         check_vocabulary(request.allowed_token_ids, loaded.info.vocab_size)
+        _check_bias(request.logit_bias, loaded.info.vocab_size)
         count = len(request.input.prompts) if isinstance(request.input, TextInput) else len(request.input)
         if not count:
             field = "prompt" if isinstance(request.input, TextInput) else "messages"
@@ -395,7 +390,8 @@ class GenerationService:
         window = loaded.info.context_length
         length = len(prompts[place].token_ids)
         asked = request.max_tokens
-        cap = asked if asked is not None else min(window - length, self._settings.DEFAULT_MAX_TOKENS)
+        most = window if request.unlimited else self._settings.DEFAULT_MAX_TOKENS
+        cap = asked if asked is not None else min(window - length, most)
         if length + max(cap, 1) > window:
             raise self._too_long(request, loaded, length, place)
         if request.sampling.min_tokens > cap:
@@ -404,6 +400,15 @@ class GenerationService:
                 param="min_tokens",
             )
         return cap
+
+
+def _check_bias(bias: Mapping[int, float], vocab_size: int) -> None:
+    for token in bias:
+        if token >= vocab_size:
+            raise InvalidParameter(
+                f"Invalid value for 'logit_bias': token id {token} is outside the vocabulary of {vocab_size} tokens.",
+                param="logit_bias",
+            )
 
 
 def _conversations_of(given: ChatInput | tuple[ChatInput, ...]) -> tuple[ChatInput, ...]:

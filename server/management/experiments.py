@@ -15,6 +15,7 @@ from server.context import ServerContext
 from server.management import looking_answers as answers
 from server.management.envelope import success
 from server.management.validation import Body, NoQuery, Query, read_json, read_query
+from server.openai.validators import Seed
 from server.openapi.describe import describe
 
 MOST_TITLE = 200
@@ -55,8 +56,8 @@ class KeptSettings(KeptPart):
 
     temperature: float | None = None
     max_tokens: Annotated[int, Field(ge=1)] | None = None
-    seed: Annotated[int, Field(ge=0)] | None = None
-    noise_seed: Annotated[int, Field(ge=0)] | None = None
+    seed: Seed = None
+    noise_seed: Seed = None
     system_prompt: LongText = ""
     earlier_turns: Annotated[list[KeptTurn], Field(default_factory=list, max_length=MOST_TURNS)]
 

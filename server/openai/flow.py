@@ -196,7 +196,7 @@ async def _compile(context: ServerContext, model: str, asked: ResponseFormat) ->
 def _headers(context: ServerContext, head: _Head, unused: tuple[str, ...]) -> dict[str, str]:
     """Headers known before the first byte."""
     asked = head.prepared.request
-    out = common_headers(context, head.backend, GENERATION, unused, head.prepared.notes)
+    out = common_headers(context, head.backend, GENERATION, unused, (*head.parsed.notes, *head.prepared.notes))
     if asked.sampling.seed is not None:
         # Each row draws from its own place in the batch, so the same bytes come back for the same rows in their order.
         scope = "request" if asked.conversations == 1 else "batch-shape"

@@ -44,7 +44,7 @@ async def answer(
     prepared = await on_resident(context, record.name, prepare)
     scored = await result_of(service.score(prepared))
     out = {
-        **common_headers(context, prepared.loaded.info.word(solo=True), MODE, unused, prepared.notes),
+        **common_headers(context, prepared.loaded.info.word(solo=True), MODE, unused, (*parsed.notes, *prepared.notes)),
         headers.BATCH: str(parsed.generation.conversations),
         headers.STEERING: NO_STEERING.text(),
         "Content-Type": "application/json",

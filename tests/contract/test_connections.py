@@ -6,7 +6,6 @@ import asyncio
 import errno
 import json
 import logging
-import resource
 import socket
 import subprocess
 import sys
@@ -19,12 +18,18 @@ import pytest
 
 from server import connections as server_connections
 from server.connections import Connection, room
+from server.thread import bind
 from tests.contract.conftest import ENDLESS, Live, chat_body
 from tests.contract.raw import RawRequest
 from tests.waiting import wait_until
 
+NOT_ON_WINDOWS = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no limit of open files")
 ROOT = Path(__file__).resolve().parents[2]
 HEALTH = b"GET /api/health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+UPGRADE = (
+    b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+)
 H2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 TLS_HELLO = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"a" * 500
 
@@ -177,6 +182,32 @@ def test_a_small_refused_body_leaves_the_connection_usable(own: Live) -> None:
             assert b"connection: close" not in answer.lower()
 
 
+@pytest.mark.parametrize("target", [b"?", b"?a=b", b"http://[::1/v1/models", b"http://127.0.0.1"])
+def test_a_target_that_leads_nowhere(own: Live, target: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    for upgrade in (b"", UPGRADE):
+        with _connect(own) as connection:
+            connection.sendall(b"GET " + target + b" HTTP/1.1\r\nHost: 127.0.0.1\r\n" + upgrade + b"\r\n")
+            assert connection.recv(4096).startswith(b"HTTP/1.1 404")
+    assert "Traceback" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("header", "status"),
+    [
+        (b"Sec-WebSocket-Protocol: \xff, a", b"400"),
+        (b"Sec-WebSocket-Extensions: \xff", b"101"),
+        (b"Sec-WebSocket-Extensions: permessage-deflate; client_max_window_bits=x; foo", b"101"),
+        (b"Sec-WebSocket-Extensions: permessage-deflate", b"101"),
+    ],
+)
+def test_odd_handshakes_are_answered(own: Live, header: bytes, status: bytes) -> None:
+    with _connect(own) as connection:
+        connection.sendall(b"GET /api/events HTTP/1.1\r\nHost: 127.0.0.1\r\n" + UPGRADE + header + b"\r\n\r\n")
+        answer = connection.recv(4096)
+        assert answer.startswith(b"HTTP/1.1 " + status)
+        assert b"deflate" not in answer
+
+
 def test_two_lengths_are_refused_and_nothing_behind_them_is_read(own: Live) -> None:
     with _connect(own) as connection:
         connection.sendall(
@@ -258,6 +289,25 @@ def test_at_the_limit_a_half_sent_request_gives_way_and_a_stream_does_not(
         stream.read_until(b'"content"')
 
 
+def test_a_client_that_reads_nothing_is_cut_while_the_server_runs(
+    narrow: Live, serve: Callable[..., Live], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def bind_with_small_buffers(host: str, port: int) -> socket.socket:
+        listener = bind(host, port)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        return listener
+
+    monkeypatch.setattr("server.thread.bind", bind_with_small_buffers)
+    monkeypatch.setattr(server_connections, "SWEEP_S", 0.05)
+    monkeypatch.setattr(server_connections, "SEND_STALL_S", 0.5)
+    own = serve(narrow.engine)
+    body = chat_body(stream=True, max_tokens=ENDLESS, ignore_eos=True, logprobs=True, top_logprobs=20)
+    with RawRequest(own, "/v1/chat/completions", body, receive_buffer=4096):
+        wait_until(lambda: own.engine.generation.stats().in_flight == 1, "the answer to be written")
+        wait_until(lambda: own.engine.generation.stats().in_flight == 0, "its lane to be free")
+        wait_until(lambda: _held(own) == 0, "its socket to be closed")
+
+
 class _Transport:
     """What a connection asks of its transport when it looks whether its client reads."""
 
@@ -322,11 +372,14 @@ def test_out_of_files_it_says_so_once_and_goes_on(
     assert lines == ["connections cannot be taken: [Errno 24] Too many open files"]
 
 
+@NOT_ON_WINDOWS
 @pytest.mark.parametrize(
-    ("soft", "connections"),
-    [(1024, 768), (8192, 2048), (256, 128), (64, 32), (resource.RLIM_INFINITY, 2048), (600, 344)],
+    ("soft", "connections"), [(1024, 768), (8192, 2048), (256, 128), (64, 32), (None, 2048), (600, 344)]
 )
-def test_room_leaves_files_for_the_program(monkeypatch: pytest.MonkeyPatch, soft: int, connections: int) -> None:
+def test_room_leaves_files_for_the_program(monkeypatch: pytest.MonkeyPatch, soft: int | None, connections: int) -> None:
+    import resource
+
+    soft = resource.RLIM_INFINITY if soft is None else soft
     monkeypatch.setattr(resource, "getrlimit", lambda _: (soft, soft))
     assert room() == connections
 
@@ -351,6 +404,7 @@ engine.stop(10)
 """
 
 
+@NOT_ON_WINDOWS
 def test_1100_connections_come_and_go_at_a_limit_of_1024_files(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", _MANY, str(tmp_path / "library.db")],

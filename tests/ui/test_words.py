@@ -147,15 +147,29 @@ def test_options_survive_storage_and_reject_nonsense() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "seed"), [("", None), ("  ", None), ("0", 0), (" 42 ", 42), ("4294967295", 4294967295)]
+    ("text", "seed"),
+    [
+        ("", None),
+        ("  ", None),
+        ("0", 0),
+        (" 42 ", 42),
+        ("4294967295", 4294967295),
+        ("-2", -2),
+        ("-1", None),
+        ("\u22125", -5),
+        ("9223372036854775807", 2**63 - 1),
+        ("-9223372036854775808", -(2**63)),
+    ],
 )
 def test_seeds(text: str, seed: int | None) -> None:
     assert parse_seed(text) == seed
 
 
-@pytest.mark.parametrize("text", ["-1", "1.5", "abc", "4294967296", "²", "1 2"])
+@pytest.mark.parametrize(
+    "text", ["1.5", "abc", "9223372036854775808", "-9223372036854775809", "9" * 5000, "²", "1 2", "--2", "+2"]
+)
 def test_bad_seeds_say_what_is_possible(text: str) -> None:
-    with pytest.raises(InvalidParameter, match="whole number from 0 to 4294967295"):
+    with pytest.raises(InvalidParameter, match="whole number from -9223372036854775808 to 9223372036854775807"):
         parse_seed(text)
 
 

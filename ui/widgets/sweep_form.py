@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
 
 from PySide6.QtCore import Signal
@@ -19,6 +20,7 @@ from engine.actions.sweeping.settings import (
 )
 from engine.steering.push import Push
 from ui import theme
+from ui.chat_state import parse_seed
 from ui.plain_text import as_letters
 from ui.steering_words import features, push_words, strength
 from ui.sweep_words import INTENSITIES, PROMPTS, choice_words
@@ -61,8 +63,8 @@ class SweepForm(QWidget):
         self.temperature.setDecimals(2)
         self.temperature.setSpecialValueText("greedy")
         self.temperature.setAccessibleName("Temperature; 0 is greedy")
-        self.seed = WholeField()
-        self.seed.setRange(0, 2_000_000_000)
+        self.seed = QLineEdit("0")
+        self.seed.setPlaceholderText("Random")
         self.seed.setAccessibleName("Seed")
         self.penalty = DecimalField()
         self.penalty.setRange(1.0, 2.0)
@@ -71,7 +73,7 @@ class SweepForm(QWidget):
         self.penalty.setValue(1.0)
         self.penalty.setSpecialValueText("none")
         self.penalty.setAccessibleName("Repetition penalty")
-        for field in (self.tokens, self.temperature, self.seed, self.penalty):
+        for field in (self.tokens, self.temperature, self.penalty):
             inset_text(field)
         self.topic = _texts("Topic words", TOPIC_HEIGHT)
         self.topic.setPlaceholderText("Words a text on the topic is counted by, separated by spaces")
@@ -124,6 +126,7 @@ class SweepForm(QWidget):
     def settings(self) -> SweepSettings:
         """What the fields say. Raises :class:`InvalidParameter`."""
         values = parse_intensities(self.intensities.text())
+        seed = parse_seed(self.seed.text())
         prompts = tuple(text.strip() for text in self.prompts.toPlainText().splitlines() if text.strip())
         return SweepSettings(
             prompts,
@@ -131,7 +134,7 @@ class SweepForm(QWidget):
             max_tokens=self.tokens.value(),
             temperature=self.temperature.value(),
             repetition_penalty=self.penalty.value(),
-            seed=self.seed.value(),
+            seed=secrets.randbits(32) if seed is None else seed,
             topic=topic_words(self.topic.toPlainText()),
         )
 

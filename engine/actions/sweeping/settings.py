@@ -12,6 +12,7 @@ from types import MappingProxyType
 from engine.actions.sweeping.measures import perplexity
 from engine.documents.ranges import GREATEST_INTENSITY, LEAST_INTENSITY
 from engine.errors import InvalidParameter
+from engine.generation.request import MAX_SEED, MIN_SEED
 from engine.steering.live import Place
 
 MOST_PROMPTS = 100
@@ -65,6 +66,7 @@ class SweepSettings:
         prompts: Each becomes one user message.
         intensities: The dial's values, each once, rising; 0 is the plain column.
         temperature: 0 is greedy; above it every cell of a prompt draws the same noise, by ``seed``.
+        seed: A signed 64-bit integer; each prompt draws the noise of the one behind the one before it.
         topic: Words a text on the topic is counted by; may be empty.
         system: System text of every conversation; blank: none.
 
@@ -90,6 +92,7 @@ class SweepSettings:
         for value in columns:
             inside = math.isfinite(value) and LEAST_INTENSITY <= value <= GREATEST_INTENSITY
             _check(inside, "intensities", f"{value:g}", f"{LEAST_INTENSITY:g} to {GREATEST_INTENSITY:g}")
+        _check(MIN_SEED <= self.seed <= MAX_SEED, "seed", str(self.seed)[:40], "a signed 64-bit integer")
         _check(1 <= self.max_tokens <= MOST_TOKENS, "max_tokens", str(self.max_tokens), f"1 to {MOST_TOKENS}")
 
     @property

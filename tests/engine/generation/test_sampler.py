@@ -438,3 +438,18 @@ def test_the_smallest_penalty_makes_what_was_seen_certain() -> None:
     lane = LaneSampler(sampling, vocab_size=4, eos_ids=[], prompt_ids=[1], choice_index=0)
     picked = lane.pick(torch.tensor([3.0, 0.5, -1.0, 0.0]), 0)
     assert (picked.token_id, picked.logprob) == (1, 0.0)
+
+
+def test_seeds_of_32_bits_are_mixed_as_ever() -> None:
+    """The first is the published first output of SplitMix64 from 0; the others are what earlier versions gave."""
+    assert mixed_seed(0, 0) == 0xE220A8397B1DCDAF
+    assert mixed_seed(7, 0) == 0x63CBE1E459320DD7
+    assert mixed_seed(7, 3) == 0x950E0A0F498B7B6B
+    assert mixed_seed(4294967295, 5) == 0x29604D64324AB2B8
+
+
+def test_longer_and_negative_seeds_draw_apart() -> None:
+    seeds = [0, 1, 2**32 - 1, 2**32, 2**32 + 1, 2**63 - 1, -1, -2, -(2**63), -(2**32)]
+    mixed = {mixed_seed(seed, choice) for seed in seeds for choice in range(20)}
+    assert len(mixed) == len(seeds) * 20
+    assert all(0 <= value < 2**64 for value in mixed)

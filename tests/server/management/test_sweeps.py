@@ -113,6 +113,27 @@ def test_a_sweep_from_its_beginning_to_its_file(ready: House) -> None:
     assert api.ok("GET", SWEEPS) == {"sweeps": [], "total": 0}
 
 
+@pytest.mark.parametrize("seed", [2**63 - 1, -(2**63), -2])
+def test_seeds_of_64_bits(ready: House, seed: int) -> None:
+    """Each prompt draws from the seed behind the one before it; behind the last one comes the first."""
+    api = ready.api
+    with ready.socket() as events:
+        begun = api.ok("POST", SWEEPS, body(ready, seed=seed, temperature=1.0, intensities=[0.5]), status=202)
+        assert begun["settings"]["seed"] == seed
+        events.wait_for("sweep:complete", state="complete")
+    kept = api.ok("POST", f"{SWEEPS}/{begun['id']}/keep", status=201)
+    whole = json.loads(api.call("GET", f"/api/experiments/{kept['id']}/export?format=json").text)
+    assert api.ok("POST", "/api/experiments", whole, status=201)["settings"]["seed"] == seed
+
+
+@pytest.mark.parametrize("none", [-1, None])
+def test_without_a_seed_one_is_drawn_and_told(ready: House, none: int | None) -> None:
+    with ready.socket() as events:
+        begun = ready.api.ok("POST", SWEEPS, body(ready, seed=none, intensities=[0.5]), status=202)
+        assert 0 <= begun["settings"]["seed"] < 2**32
+        events.wait_for("sweep:complete", state="complete")
+
+
 def test_what_steers_live_stays_and_can_be_swept(ready: House) -> None:
     api = ready.api
     api.refused(422, "VALIDATION_ERROR", "POST", SWEEPS, body(ready, base={"kind": "live"}))
@@ -212,7 +233,8 @@ def test_what_can_be_swept(ready: House) -> None:
         ({"max_tokens": 2000}, "max_tokens"),
         ({"temperature": -1}, "temperature"),
         ({"top_p": 2}, "top_p"),
-        ({"seed": -1}, "seed"),
+        ({"seed": 2**63}, "seed"),
+        ({"seed": 1.5}, "seed"),
         ({"topic": "sea"}, "topic"),
         ({"lambda": 1}, "lambda"),
     ],
