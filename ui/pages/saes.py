@@ -24,7 +24,7 @@ from engine.events import (
 from engine.library.records import AttachSetRecord, SaeRecord, SaeStatus
 from ui import shelf_words as words
 from ui.frame import Frame
-from ui.pages.saes_shelf import Shelf, file_of, may_be_sae, read_shelf
+from ui.pages.saes_shelf import Shelf, file_of, read_shelf
 from ui.widgets.add_saes import AddSaes
 from ui.widgets.attach_sets import AttachSets
 from ui.widgets.basics import Button
@@ -35,7 +35,6 @@ from ui.words import count, describe_error
 PULSE_MS = 1000
 CANCELLED = "download_cancelled"
 EMPTY = "Nothing is here yet. Add SAEs below; they must be made for your model."
-DROP_WORDS = "Drop the folder of an SAE to import it"
 
 
 class SaesPage(ShelfPage):
@@ -47,8 +46,6 @@ class SaesPage(ShelfPage):
             "A sparse autoencoder (SAE) takes one layer of its model apart into features. Attached, it reads that "
             "layer and can steer it.",
             empty=EMPTY,
-            drop_words=DROP_WORDS,
-            wanted=may_be_sae,
         )
         self._frame = frame
         self._engine = frame.engine
@@ -61,7 +58,6 @@ class SaesPage(ShelfPage):
         self._reading = self._again = False
         self._asked: dict[str, str] = {}
         self._lay_out(self.add, self.sets)
-        self.door.dropped.connect(self._on_dropped)
         self.add.preview_wanted.connect(self.preview)
         self.add.download.connect(self.download)
         self.add.pick_folder.connect(lambda: self._pick_folder("Choose the folder of an SAE", self.import_folder))
@@ -282,8 +278,9 @@ class SaesPage(ShelfPage):
 
         self._work(lambda: self._engine.saes.import_local(Path(path)), done)
 
-    def _on_dropped(self, paths: list[Path]) -> None:
-        for path in paths:
+    def arrive(self, *, files: Sequence[Path] = ()) -> None:
+        """Come to the front; ``files`` were dropped on the window."""
+        for path in files:
             self.import_folder(str(path))
 
     def pick_labels(self, sae_id: str) -> None:
