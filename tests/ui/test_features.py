@@ -186,7 +186,7 @@ def test_labels_come_by_dialog_and_by_drop(qtbot: QtBot, stage: Stage, page: Fea
     assert isinstance(page.file_dialog, QFileDialog)
     page.file_dialog.fileSelected.emit(str(table))
     page.file_dialog.close()
-    until(qtbot, lambda: "Labels of 1 features of mirror are stored. 1 rows had none." in page.notice.words())
+    until(qtbot, lambda: "Labels of 1 feature of mirror are stored. 1 row had none." in page.notice.words())
     page.picker.field.setText("harbour")
     until(qtbot, lambda: [row.feature_idx for row in page.picker.shown()] == [20])
     lines = [{"index": "20", "description": "ports", "modelId": "m", "layer": "1-res"}]

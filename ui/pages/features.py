@@ -25,7 +25,7 @@ from ui.widgets.feature_detail import FeatureDetail
 from ui.widgets.feature_picker import FeaturePicker
 from ui.widgets.place_box import PlaceBox
 from ui.widgets.scroll_page import PageHead, page_ground, page_scroll
-from ui.words import count, describe_error
+from ui.words import counted, describe_error
 
 TABS = ("Labels", "Read a text", "Contrast", "Seen live")
 LABELS, READ, CONTRAST, SEEN = range(4)
@@ -209,9 +209,9 @@ class FeaturesPage(QWidget):
 
     def _on_labels(self, result: LabelsResult) -> None:
         self.import_button.setEnabled(True)
-        words = f"Labels of {count(result.imported)} features of {result.sae_id} are stored."
+        words = f"Labels of {counted(result.imported, 'feature')} of {result.sae_id} are stored."
         if result.skipped:
-            words += f" {count(result.skipped)} rows had none."
+            words += f" {counted(result.skipped, 'row')} had none."
         self.notice.show_words(words, "info")
         self.picker.refresh()
 

@@ -30,7 +30,7 @@ from ui.widgets.attach_sets import AttachSets
 from ui.widgets.basics import Button
 from ui.widgets.sae_row import SaeLine
 from ui.widgets.shelf_page import ShelfPage
-from ui.words import count, describe_error
+from ui.words import counted, describe_error
 
 PULSE_MS = 1000
 CANCELLED = "download_cancelled"
@@ -208,7 +208,7 @@ class SaesPage(ShelfPage):
             if warnings:
                 self.notice.show_words(" ".join(dict.fromkeys(warnings)), "warn")
             else:
-                self._say(f"{name} is attached: {count(result.attached_count)} SAEs.")
+                self._say(f"{name} is attached: {counted(result.attached_count, 'SAE')}.")
 
         self._work(lambda: self._engine.saes.attach_saved_set(name), done)
 
@@ -295,8 +295,9 @@ class SaesPage(ShelfPage):
         """Read a file of labels."""
 
         def done(result: LabelsResult) -> None:
-            left = f"; {count(result.skipped)} rows had none" if result.skipped else ""
-            self._say(f"{count(result.imported)} labels of {sae_id} were read{left}.")
+            left = f"; {counted(result.skipped, 'row')} had none" if result.skipped else ""
+            was = "was" if result.imported == 1 else "were"
+            self._say(f"{counted(result.imported, 'label')} of {sae_id} {was} read{left}.")
 
         self._work(lambda: self._engine.saes.import_label_file(sae_id, Path(path)), done)
 
@@ -326,7 +327,9 @@ class SaesPage(ShelfPage):
             self._asked |= dict(zip((each.sae_id for each in started), paths, strict=True))
             begun = [each for each in started if each.status == "downloading"]
             others = [each.message for each in started if each.status != "downloading"]
-            first = f"{count(len(begun))} SAEs are being downloaded; they are on the shelf above." if begun else ""
+            first = (
+                f"{counted(len(begun), 'SAE is', 'SAEs are')} being downloaded; see the shelf above." if begun else ""
+            )
             self._say(" ".join([first, *others]).strip())
 
         def failed(error: Exception) -> None:

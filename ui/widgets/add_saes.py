@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QLineEdit, QTreeWidget, QTreeWidgetItem
 from engine.actions.downloading.saes import HubSaeFile, SaePreview
 from ui import shelf_words as words
 from ui.widgets.basics import Button, Card, Notice, label, line
-from ui.words import count
+from ui.words import count, counted
 
 TREE_HEIGHT = 260
 PATH = Qt.ItemDataRole.UserRole
@@ -83,7 +83,7 @@ class AddSaes(Card):
         self._preview = found
         self.preview_button.setEnabled(True)
         model = f" for {found.model_id}" if found.model_id else ""
-        self.about.setText(f"{found.repository_id}: {count(found.total_files)} SAEs{model}.")
+        self.about.setText(f"{found.repository_id}: {counted(found.total_files, 'SAE')}{model}.")
         self.tree.blockSignals(True)
         self.tree.clear()
         for layer, widths in _grouped(found).items():

@@ -142,14 +142,16 @@ class TopBar(Surface):
             self.model.value.set_text(resident.record.name)
             self.model.dot.set_tone("good")
         else:
-            self.model.value.set_text("none loaded")
+            self.model.value.set_text("none loaded", "none")
             self.model.dot.set_tone("quiet")
         self.progress.setVisible(loading is not None)
         self._give_room()
 
     def show_steering(self, now: Snapshot) -> None:
         """Name the attached SAEs and what steers; the switch works where something is set."""
-        self.saes.value.set_text(attached_words(now))
+        number = len(now.state.attachments)
+        # Words are not cut in their middle; the name of the one SAE is, its layer stands at the end.
+        self.saes.value.set_text(attached_words(now), f"{number} SAEs" if number > 1 else "" if number else "none")
         self.saes.setToolTip(as_letters("\n".join(place_words(place_of(each)) for each in now.state.attachments)))
         self.saes.dot.set_tone("good" if now.state.attachments else "quiet")
         self.steering.value.set_text(live_words(now))
