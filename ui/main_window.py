@@ -93,7 +93,7 @@ class MainWindow(QMainWindow):
         self.stays_in_tray: Callable[[], bool] = lambda: False
         """Whether closing the window only hides it, since a tray icon brings it back."""
         self.setWindowTitle(PROGRAM)
-        self.setMinimumSize(640, 440)
+        self.setMinimumSize(560, 360)
         foot = "\n".join(f"{name} {version}" for name, version in services.versions.items())
         self.navigation = Navigation("miLLM", foot)
         self.bar = TopBar()
