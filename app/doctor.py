@@ -26,6 +26,7 @@ from app.startup import settings_of
 from engine.errors import MillmError
 from engine.models import engines
 from engine.models.unused_gpus import judge, look
+from ui.words import counted
 
 GB = 1e9
 
@@ -81,7 +82,9 @@ def _machine() -> Iterator[Finding]:
     memory = psutil.virtual_memory()
     yield Finding("System", platform.platform())
     cores = psutil.cpu_count(logical=False) or os.cpu_count() or 1
-    yield Finding("Processor", f"{platform.machine()}, {cores} cores, {os.cpu_count()} threads")
+    yield Finding(
+        "Processor", f"{platform.machine()}, {counted(cores, 'core')}, {counted(os.cpu_count() or 1, 'thread')}"
+    )
     yield Finding("Memory", f"{memory.total / GB:.1f} GB, {memory.available / GB:.1f} GB of it free")
 
 

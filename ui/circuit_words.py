@@ -25,6 +25,7 @@ from engine.steering.hazards import Hazard, HazardKind
 from ui.cluster_words import Mark
 from ui.steering_words import place_words, strength
 from ui.widgets.rung_badge import RUNG_TONES
+from ui.words import counted
 
 MOST_REMARKS = 8
 
@@ -65,7 +66,7 @@ def state_marks(view: CircuitView) -> tuple[Mark, ...]:
 def circuit_line(view: CircuitView) -> str:
     """A circuit in one line of small print."""
     record = view.summary.record
-    edges = f"{record.edge_count} edge{'' if record.edge_count == 1 else 's'}"
+    edges = counted(record.edge_count, "edge")
     return f"{layers_words(record.layers)} · {edges}"
 
 
@@ -182,10 +183,10 @@ def _counts(evidence: Mapping[str, Any]) -> list[str]:
     told = []
     prompts, controls, largest = (evidence.get(key) for key in ("prompts", "controls", "largest_control"))
     if _is_number(prompts):
-        told.append(f"{prompts} prompts")
+        told.append(counted(prompts, "prompt"))
     if _is_number(controls):
         most = f", the largest {strength(float(largest))}" if _is_number(largest) else ""  # type: ignore[arg-type]
-        told.append(f"{controls} controls{most}")
+        told.append(f"{counted(controls, 'control')}{most}")
     direct = evidence.get("direct_path_share")
     if _is_number(direct):
         told.append(f"{direct:.0%} of it on the direct path".replace("%", " %"))

@@ -38,6 +38,7 @@ from engine.models.unused_gpus import UnusedGpu, unused_gpu
 from ui import icons, shortcuts, theme
 from ui.bridge import Bridge
 from ui.demo_install import DemoInstall
+from ui.dropped import DOCUMENT_PAGES, Sorted, sort_out
 from ui.frame import CHAT, CIRCUITS, CLUSTERS, GROUPS, HOME, RECORDS, SETTINGS, STEERING, Frame, PageSpec
 from ui.hand_steering import HandSteering
 from ui.pages.chat import ChatPage
@@ -52,6 +53,7 @@ from ui.widgets.navigation import Navigation
 from ui.widgets.passing_word import PassingWord
 from ui.widgets.shortcuts_dialog import ShortcutsDialog
 from ui.widgets.top_bar import TopBar
+from ui.widgets.window_door import WindowDoor
 from ui.words import describe_error
 
 PROGRAM = "miLLM Desktop"
@@ -97,7 +99,7 @@ class MainWindow(QMainWindow):
         self.offers_standing = True
         """Offer what was attached to a model when it is loaded again; not while the start puts it back by itself."""
         self.setWindowTitle(PROGRAM)
-        self.setMinimumSize(640, 440)
+        self.setMinimumSize(560, 360)
         foot = "\n".join(f"{name} {version}" for name, version in services.versions.items())
         self.navigation = Navigation("miLLM", foot)
         self.bar = TopBar()
@@ -117,6 +119,10 @@ class MainWindow(QMainWindow):
                 self.navigation.add_page(spec.key, spec.title, spec.icon)
         self._build()
         self.bar.passing = PassingWord(self._body)
+        self.door = WindowDoor(self)
+        self.door.files.connect(self._sort_out)
+        self.door.text.connect(self._take_text)
+        self.door.lost.connect(lambda words: self.say(words, lasting=True))
         self.tour = Tour(self, CoachPanel(self._body))
         self._add_shortcuts()
         self.navigation.wanted.connect(self.show_page)
@@ -220,6 +226,23 @@ class MainWindow(QMainWindow):
         if circuits:
             # In a turn of its own, once the other page is drawn: each may have to be built first.
             QTimer.singleShot(BREATH_MS if others else 0, self, lambda: self.go(CIRCUITS, files=circuits))
+
+    def _sort_out(self, paths: list[Path]) -> None:
+        """Hand what was dropped to the pages of its kinds, or say what it is not."""
+
+        def sorted_out(found: Sorted) -> None:
+            if found.refused:
+                self.say(" ".join(found.refused), lasting=True)
+            for place, (key, files) in enumerate(found.pages.items()):
+                # Each in a turn of its own: a page may have to be built first.
+                QTimer.singleShot(place * BREATH_MS, self, partial(self.go, key, files=files))
+
+        engine, here = self._engine, self._open
+        self._bridge.run_in_background(lambda: sort_out(engine, paths, here), sorted_out, self.say_error, owner=self)
+
+    def _take_text(self, text: str) -> None:
+        """A document that was dropped as its words: for the page in front where it takes documents."""
+        self.go(self._open if self._open in DOCUMENT_PAGES else CLUSTERS, text=text)
 
     def show_around(self) -> None:
         """Begin the tour."""

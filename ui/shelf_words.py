@@ -11,7 +11,7 @@ from engine.actions.models import ModelView
 from engine.engine import Engine
 from engine.library.records import EngineKind, NewModel, SaeRecord, SaeStatus
 from engine.models.memory import MemoryEstimate
-from ui.words import count, device_name, megabytes, number_format, parameters
+from ui.words import count, counted, device_name, megabytes, number_format, parameters
 
 MB = 1_000_000
 ENGINES = {"transformers": "transformers", "llamacpp": "llama.cpp"}
@@ -98,7 +98,7 @@ def local_facts(found: LocalModel) -> str:
     words += header_facts(row)
     words.append(megabytes(row.disk_size_mb))
     if found.files > 1 and row.engine is EngineKind.LLAMACPP:
-        words.append(f"{count(found.files)} files")
+        words.append(counted(found.files, "file"))
     return in_line(words)
 
 
@@ -141,7 +141,7 @@ def estimate_rows(found: MemoryEstimate) -> list[tuple[str, str]]:
     terms = found.terms
     rows = [
         (f"Weights as {number_format(found.number_format)}", size(terms.weights)),
-        (f"Context of {count(terms.kv_tokens)} tokens", size(terms.kv)),
+        (f"Context of {counted(terms.kv_tokens, 'token')}", size(terms.kv)),
         ("Working memory", size(terms.working)),
         ("In all", size(terms.total)),
     ]
@@ -154,7 +154,7 @@ def hub_terms(terms: MemoryTerms) -> str:
     """The terms of an estimate from the hub in one line."""
     parts = [f"{megabytes(terms.weights_mb)} weights"]
     if terms.kv_mb is not None and terms.kv_tokens is not None:
-        parts.append(f"{megabytes(terms.kv_mb)} for {count(terms.kv_tokens)} tokens")
+        parts.append(f"{megabytes(terms.kv_mb)} for {counted(terms.kv_tokens, 'token')}")
     parts.append(f"{megabytes(terms.working_mb)} working memory")
     return f"about {megabytes(terms.total_mb)} in memory: {' + '.join(parts)}"
 
@@ -183,7 +183,7 @@ def sae_can_resume(record: SaeRecord) -> bool:
 
 def sae_deletion(record: SaeRecord, labels: int) -> str:
     """What removing an SAE does, and what it leaves."""
-    gone = f"its {count(labels)} labels" if labels else "what is known about it"
+    gone = f"its {counted(labels, 'label')}" if labels else "what is known about it"
     if record.copied:
         return f"Delete {record.id}? Its files ({size(record.file_size_bytes)}) and {gone} are deleted from the disk."
     place = f" at {record.local_path}" if record.local_path else ""

@@ -20,9 +20,14 @@ def count(number: int) -> str:
     return f"{number:,}"
 
 
+def counted(number: int | float, one: str, many: str | None = None) -> str:
+    """So many of a thing, in its own number: 1 token, 12,345 tokens. ``many``: where it is not ``one`` with an s."""
+    return f"{number:,} {one if number == 1 else many or f'{one}s'}"
+
+
 def messages(number: int) -> str:
     """How many messages: 1 message, 12 messages."""
-    return f"{count(number)} message{'' if number == 1 else 's'}"
+    return counted(number, "message")
 
 
 def parameters(number: int | None) -> str:

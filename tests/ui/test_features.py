@@ -6,8 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QMimeData, QPoint, QPointF, Qt, QUrl
-from PySide6.QtGui import QDragEnterEvent, QDropEvent
+from PySide6.QtCore import QPoint, Qt
 from PySide6.QtWidgets import QApplication, QFileDialog
 from pytestqt.qtbot import QtBot
 
@@ -16,6 +15,7 @@ from engine.library.records import FeatureLabel
 from tests.conftest import EngineMaker
 from tests.made_saes import make_mirror_sae, make_sae
 from tests.ui.conftest import StageMaker
+from tests.ui.drops import drop
 from tests.ui.look import in_sight, until
 from tests.ui.stage import Stage
 from ui.frame import FEATURES, MONITOR, STEERING
@@ -212,17 +212,6 @@ def test_what_the_monitor_saw_is_listed_and_cleared(qtbot: QtBot, stage: Stage, 
     assert stage.window.open_page == MONITOR
 
 
-def dropped(page: FeaturesPage, *files: Path) -> bool:
-    data = QMimeData()
-    data.setUrls([QUrl.fromLocalFile(str(file)) for file in files])
-    how = (Qt.DropAction.CopyAction, data, Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier)
-    enter = QDragEnterEvent(QPoint(50, 50), *how)
-    page.dragEnterEvent(enter)
-    if enter.isAccepted():
-        page.dropEvent(QDropEvent(QPointF(50, 50), *how))
-    return enter.isAccepted()
-
-
 def test_labels_come_by_dialog_and_by_drop(qtbot: QtBot, stage: Stage, page: FeaturesPage, tmp_path: Path) -> None:
     table = tmp_path / "labels.csv"
     table.write_text("feature_idx,label\n20,harbour\n21,\n", encoding="utf-8")
@@ -230,19 +219,18 @@ def test_labels_come_by_dialog_and_by_drop(qtbot: QtBot, stage: Stage, page: Fea
     assert isinstance(page.file_dialog, QFileDialog)
     page.file_dialog.fileSelected.emit(str(table))
     page.file_dialog.close()
-    until(qtbot, lambda: "Labels of 1 features of mirror are stored. 1 rows had none." in page.notice.words())
+    until(qtbot, lambda: "Labels of 1 feature of mirror are stored. 1 row had none." in page.notice.words())
     page.picker.field.setText("harbour")
     until(qtbot, lambda: [row.feature_idx for row in page.picker.shown()] == [20])
     lines = [{"index": "20", "description": "ports", "modelId": "m", "layer": "1-res"}]
     export = tmp_path / "explanations.jsonl"
     export.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
-    assert dropped(page, export)
+    assert drop(page, [export])
     page.picker.field.setText("ports")
     until(qtbot, lambda: [row.label for row in page.picker.shown()] == ["ports"])
-    assert not dropped(page, tmp_path / "picture.png")
     broken = tmp_path / "broken.json"
     broken.write_text("{", encoding="utf-8")
-    assert dropped(page, broken)
+    assert drop(page, [broken])
     until(qtbot, lambda: "is not JSON" in page.notice.words())
 
 

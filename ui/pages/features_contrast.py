@@ -26,7 +26,7 @@ from ui.widgets.feature_picker import density_words
 from ui.widgets.number_field import DecimalField
 from ui.widgets.rows_table import Column, RowsTable
 from ui.widgets.scroll_page import InOnePlace, reveal
-from ui.words import count, describe_error
+from ui.words import count, counted, describe_error
 
 TRIED = 3
 """Features put on the dial at once when none is chosen."""
@@ -220,7 +220,7 @@ class ContrastTab(QWidget):
         words = "Features that fire more in one set than in the other are listed here."
         if found is not None:
             words = (
-                f"{count(found.tokens_a)} tokens in A, {count(found.tokens_b)} in B, read unsteered. "
+                f"{counted(found.tokens_a, 'token')} in A, {count(found.tokens_b)} in B, read unsteered. "
                 "These features go with the texts; whether they cause anything shows when you turn their dial."
             )
             if found.left_out:

@@ -21,7 +21,7 @@ from ui.feature_facts import label_words, visible
 from ui.widgets.basics import Button, Notice, column, label, line
 from ui.widgets.rows_table import Column, RowsTable
 from ui.widgets.token_chips import Chip, TokenChips
-from ui.words import count, describe_error
+from ui.words import counted, describe_error
 
 TOP = 10
 """Features read at each token."""
@@ -218,7 +218,7 @@ class ReadingTab(QWidget):
         usual = [value for value, token in zip(values, reading.tokens, strict=True) if not token.sink]
         top = max(usual, default=0.0)
         self.words.setText(
-            f"{count(len(reading.tokens))} tokens, read unsteered. {told} Full colour: {top:.2f}. "
+            f"{counted(len(reading.tokens), 'token')}, read unsteered. {told} Full colour: {top:.2f}. "
             "Pale tokens are attention sinks: what they show says little."
         )
         chips = [

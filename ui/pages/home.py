@@ -64,6 +64,8 @@ class HomePage(QScrollArea):
         self.steps = FirstSteps()
         self.recent = RecentCard()
         self.folder_dialog: QFileDialog | None = None
+        # The snippets carry the key.
+        self._end = services.settings.subscribe(lambda _names: self._bridge.post(self._fill_steps, owner=self))
         self._build()
         self.model.load.connect(self._load)
         self.model.unload.connect(self._unload)
@@ -88,6 +90,10 @@ class HomePage(QScrollArea):
         self.refresh_models()
         self._refresh_recent()
         self._refresh_server()
+
+    def prepare_to_close(self) -> None:
+        """Follow the settings no more."""
+        self._end()
 
     def on_event(self, event: Event) -> None:
         """Follow the engine and the server."""
@@ -305,7 +311,8 @@ class HomePage(QScrollArea):
 
     def _fill_steps(self) -> None:
         resident = self._engine.shelf.resident
-        self.steps.fill(self._services.server.address, resident.record.name if resident else None)
+        key = str(self._services.settings.get("API_KEY").value or "").strip() or None
+        self.steps.fill(self._services.server.address, resident.record.name if resident else None, key)
 
     # --- layout -----------------------------------------------------------------------------------------------------
 

@@ -48,12 +48,6 @@ from ui.words import describe_error
 PULSE_MS = 2000
 CANCELLED = "download_cancelled"
 EMPTY = "Nothing is here yet. Add a model below."
-DROP_WORDS = "Drop a checkpoint folder or a GGUF file to put it on the shelf"
-
-
-def may_be_model(path: Path) -> bool:
-    """Whether a dropped path is worth looking at: a folder, or a GGUF file."""
-    return path.is_dir() or path.suffix.lower() == ".gguf"
 
 
 class Copying:
@@ -83,8 +77,6 @@ class ModelsPage(ShelfPage):
             "Models",
             "One model is in memory at a time; the others wait on the disk.",
             empty=EMPTY,
-            drop_words=DROP_WORDS,
-            wanted=may_be_model,
         )
         self._engine = frame.engine
         self._bridge = frame.bridge
@@ -99,7 +91,6 @@ class ModelsPage(ShelfPage):
         self._copying: Copying | None = None
         self._reading = self._again = False
         self._lay_out(self.add, self.memory, self.idle_gpu, self.missing)
-        self.door.dropped.connect(self._on_dropped)
         self.add.preview_wanted.connect(self.preview)
         self.add.search_wanted.connect(self.search)
         self.add.pairs.fetch.connect(self.fetch_pair)
@@ -480,17 +471,15 @@ class ModelsPage(ShelfPage):
         if self._copying is not None:
             self._copying.cancelled = True
 
-    def _on_dropped(self, paths: list[Path]) -> None:
-        for path in paths:
-            self.import_path(str(path))
-
     def _on_tab(self, place: int) -> None:
         if place == FOUND and not self.add.found:
             self.look_around()
 
-    def arrive(self, *, add: bool = False) -> None:
-        """Another page may lead to the ways a model comes in."""
+    def arrive(self, *, add: bool = False, files: Sequence[Path] = ()) -> None:
+        """Another page may lead to the ways a model comes in; ``files`` were dropped on the window."""
         self._show_memory()
+        for path in files:
+            self.import_path(str(path))
         if add:
             self.add.show_tab(FILES)
             self.ensureWidgetVisible(self.add)

@@ -25,18 +25,17 @@ from engine.events import (
 from engine.library.records import AttachSetRecord, SaeRecord, SaeStatus
 from ui import shelf_words as words
 from ui.frame import Frame
-from ui.pages.saes_shelf import Shelf, file_of, may_be_sae, read_shelf
+from ui.pages.saes_shelf import Shelf, file_of, read_shelf
 from ui.widgets.add_saes import AddSaes
 from ui.widgets.attach_sets import AttachSets
 from ui.widgets.basics import Button
 from ui.widgets.sae_row import SaeLine
 from ui.widgets.shelf_page import ShelfPage
-from ui.words import count, describe_error
+from ui.words import counted, describe_error
 
 PULSE_MS = 1000
 CANCELLED = "download_cancelled"
 EMPTY = "Nothing is here yet. Add SAEs below; they must be made for your model."
-DROP_WORDS = "Drop the folder of an SAE to import it"
 
 
 class SaesPage(ShelfPage):
@@ -48,8 +47,6 @@ class SaesPage(ShelfPage):
             "A sparse autoencoder (SAE) takes one layer of its model apart into features. Attached, it reads that "
             "layer and can steer it.",
             empty=EMPTY,
-            drop_words=DROP_WORDS,
-            wanted=may_be_sae,
         )
         self._frame = frame
         self._engine = frame.engine
@@ -62,7 +59,6 @@ class SaesPage(ShelfPage):
         self._reading = self._again = False
         self._asked: dict[str, str] = {}
         self._lay_out(self.add, self.sets)
-        self.door.dropped.connect(self._on_dropped)
         self.add.preview_wanted.connect(self.preview)
         self.add.search_wanted.connect(self.search)
         self.add.pairs.fetch.connect(self.fetch_pair)
@@ -217,7 +213,7 @@ class SaesPage(ShelfPage):
             if warnings:
                 self.notice.show_words(" ".join(dict.fromkeys(warnings)), "warn")
             else:
-                self._say(f"{name} is attached: {count(result.attached_count)} SAEs.")
+                self._say(f"{name} is attached: {counted(result.attached_count, 'SAE')}.")
 
         self._work(("attach set", name), lambda: self._engine.saes.attach_saved_set(name), done)
 
@@ -291,8 +287,9 @@ class SaesPage(ShelfPage):
 
         self._work(("import SAE", path), lambda: self._engine.saes.import_local(Path(path)), done)
 
-    def _on_dropped(self, paths: list[Path]) -> None:
-        for path in paths:
+    def arrive(self, *, files: Sequence[Path] = ()) -> None:
+        """Come to the front; ``files`` were dropped on the window."""
+        for path in files:
             self.import_folder(str(path))
 
     def pick_labels(self, sae_id: str) -> None:
@@ -307,8 +304,9 @@ class SaesPage(ShelfPage):
         """Read a file of labels."""
 
         def done(result: LabelsResult) -> None:
-            left = f"; {count(result.skipped)} rows had none" if result.skipped else ""
-            self._say(f"{count(result.imported)} labels of {sae_id} were read{left}.")
+            left = f"; {counted(result.skipped, 'row')} had none" if result.skipped else ""
+            was = "was" if result.imported == 1 else "were"
+            self._say(f"{counted(result.imported, 'label')} of {sae_id} {was} read{left}.")
 
         self._work(("labels", sae_id, path), lambda: self._engine.saes.import_label_file(sae_id, Path(path)), done)
 
@@ -372,7 +370,9 @@ class SaesPage(ShelfPage):
             self._asked |= dict(zip((each.sae_id for each in started), paths, strict=True))
             begun = [each for each in started if each.status == "downloading"]
             others = [each.message for each in started if each.status != "downloading"]
-            first = f"{count(len(begun))} SAEs are being downloaded; they are on the shelf above." if begun else ""
+            first = (
+                f"{counted(len(begun), 'SAE is', 'SAEs are')} being downloaded; see the shelf above." if begun else ""
+            )
             self._say(" ".join([first, *others]).strip())
 
         def failed(error: Exception) -> None:

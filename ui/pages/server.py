@@ -10,7 +10,14 @@ from PySide6.QtCore import QTimer
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QBoxLayout
 
-from engine.events import Event, ModelLoadComplete, ModelUnloadComplete, RequestRecorded, ServerStateChanged
+from engine.events import (
+    ClustersChanged,
+    Event,
+    ModelLoadComplete,
+    ModelUnloadComplete,
+    RequestRecorded,
+    ServerStateChanged,
+)
 from ui import theme
 from ui.frame import Frame
 from ui.lan import base_url, lan_addresses
@@ -87,6 +94,7 @@ class ServerPage(ScrollPage):
         self._end = self._settings.subscribe(lambda _names: self._bridge.post(self._read_settings, owner=self))
         self.requests.show_entries(self._control.requests())
         self._read_settings()
+        self._read_clusters()
         self.refresh()
 
     def on_event(self, event: Event) -> None:
@@ -98,6 +106,8 @@ class ServerPage(ScrollPage):
                 self.refresh()
             case ModelLoadComplete() | ModelUnloadComplete():
                 self._fill_snippets()
+            case ClustersChanged():
+                self._read_clusters()
 
     def prepare_to_close(self) -> None:
         """Follow the settings no more."""
@@ -129,6 +139,16 @@ class ServerPage(ScrollPage):
         if self.isVisible():
             stats = self._engine.generation.stats()
             self.server.show_traffic(stats.in_flight, stats.queue_waiting)
+
+    def _read_clusters(self) -> None:
+        """Reports of steering call a cluster a profile, as the API does; the window does not."""
+        clusters = self._engine.clusters
+        self._bridge.run_in_background(
+            lambda: [each.record.name for each in clusters.list().clusters],
+            self.requests.model.know_clusters,
+            self._on_error,
+            owner=self,
+        )
 
     def _read_settings(self) -> None:
         def read() -> dict[str, SettingInfo]:

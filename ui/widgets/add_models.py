@@ -20,7 +20,7 @@ from ui.plain_text import as_letters
 from ui.widgets.basics import Button, Card, ElidedLabel, Notice, column, label, line, pill
 from ui.widgets.hub_finds import HubFinds, Pairs
 from ui.widgets.scroll_page import reveal
-from ui.words import count, megabytes
+from ui.words import counted, megabytes
 
 HUB, FOUND, FILES = 0, 1, 2
 AS_STORED = "as stored"
@@ -116,7 +116,7 @@ class AddModels(Card):
         self.preview_button.setEnabled(True)
         parts = [found.repo_id]
         parts += words.header_facts(found)
-        parts.append(f"{count(len(found.files))} files, {words.size(found.total_bytes)}")
+        parts.append(f"{counted(len(found.files), 'file')}, {words.size(found.total_bytes)}")
         if found.gated:
             parts.append("gated: its authors ask for consent first")
         self.hub_about.setText(words.in_line(parts))
@@ -126,7 +126,7 @@ class AddModels(Card):
                 rows.append(self._checkpoint_offer(found, level))
         for quant in found.gguf_quants:
             asked = DownloadRequest(found.repo_id, found.revision, gguf_label=quant.label, gguf_files=quant.files)
-            parts_words = f", {len(quant.files)} files" if quant.is_split else ""
+            parts_words = f", {counted(len(quant.files), 'file')}" if quant.is_split else ""
             about = f"GGUF · {words.size(quant.total_bytes)} to download{parts_words} · {words.hub_terms(quant.memory)}"
             rows.append(OfferRow(quant.label, about, self._download_button(quant.label, asked)))
         self._fill(self._offers, self.offers, rows)

@@ -13,7 +13,7 @@ from ui import shelf_words as words
 from ui.widgets.basics import Button, Card, Notice, label, line
 from ui.widgets.hub_finds import HubFinds, Pairs
 from ui.widgets.scroll_page import reveal
-from ui.words import count
+from ui.words import count, counted
 
 TREE_HEIGHT = 260
 PATH = Qt.ItemDataRole.UserRole
@@ -104,7 +104,7 @@ class AddSaes(Card):
         self._preview = found
         self.preview_button.setEnabled(True)
         model = f" for {found.model_id}" if found.model_id else ""
-        self.about.setText(f"{found.repository_id}: {count(found.total_files)} SAEs{model}.")
+        self.about.setText(f"{found.repository_id}: {counted(found.total_files, 'SAE')}{model}.")
         self.tree.blockSignals(True)
         self.tree.clear()
         for layer, widths in _grouped(found).items():

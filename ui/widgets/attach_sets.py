@@ -13,7 +13,7 @@ from ui import theme
 from ui.plain_text import as_letters
 from ui.widgets.basics import Button, Card, ElidedLabel, IconButton, Notice, column, label, line, rule
 from ui.widgets.memory_card import Sums
-from ui.words import megabytes
+from ui.words import counted, megabytes
 
 MIB = 2**20 / 1_000_000
 
@@ -22,10 +22,7 @@ def set_words(record: AttachSetRecord, problems: Sequence[str]) -> str:
     """What a set holds, in layers, and what speaks against attaching it."""
     layers = sorted({item.layer for item in record.items})
     number = len(record.items)
-    held = (
-        f"{number} SAE{'' if number == 1 else 's'} on layer{'' if len(layers) == 1 else 's'} "
-        f"{', '.join(map(str, layers))}"
-    )
+    held = f"{counted(number, 'SAE')} on layer{'' if len(layers) == 1 else 's'} {', '.join(map(str, layers))}"
     return f"{held}. {' '.join(problems)}" if problems else held
 
 

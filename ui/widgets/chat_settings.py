@@ -18,7 +18,7 @@ from ui.chat_state import ChatOptions, parse_seed
 from ui.widgets.basics import Button, Surface, column, inset_text, label, line, rule, set_property
 from ui.widgets.number_field import DecimalField, WholeField
 from ui.widgets.steady import Slider
-from ui.words import count
+from ui.words import count, counted
 
 PANEL_WIDTH = 290
 
@@ -109,7 +109,7 @@ class ChatSettings(Surface):
             self.usage.setText("Shown once a model is loaded." if window is None else "Nothing to send yet.")
             self.bar.setValue(0)
             return
-        self.usage.setText(f"The prompt takes {count(prompt_tokens)} of {count(window)} tokens.")
+        self.usage.setText(f"The prompt takes {count(prompt_tokens)} of {counted(window, 'token')}.")
         self.bar.setValue(min(1000, round(1000 * prompt_tokens / max(1, window))))
 
     def _build(self) -> QWidget:

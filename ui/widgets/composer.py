@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QFrame, QPlainTextEdit, QToolButton
 from ui import theme
 from ui.plain_text import as_letters
 from ui.widgets.basics import Button, IconButton, Notice, Surface, column, label, line, set_property
-from ui.words import count
+from ui.words import count, counted
 
 MAX_LINES = 8
 
@@ -153,7 +153,7 @@ class Composer(Surface):
 
     def show_count(self, tokens: int | None, window: int | None, problem: str) -> None:
         """The size of what would be sent: quiet while it fits, a warning where it does not."""
-        self._count.setText(f"{count(tokens)} of {count(window)} tokens" if tokens is not None and window else "")
+        self._count.setText(f"{count(tokens)} of {counted(window, 'token')}" if tokens is not None and window else "")
         self._count.setToolTip(as_letters(problem))
         set_property(self._count, "look", "bad" if problem else "caption")
 

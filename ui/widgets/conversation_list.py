@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QPoint, QRect, QSize, Qt, QTimer, Signal, Slot
-from PySide6.QtGui import QAction, QFontMetrics, QKeySequence, QPainter
+from PySide6.QtGui import QAction, QFontMetrics, QKeySequence, QMouseEvent, QPainter
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QLineEdit,
@@ -88,6 +88,17 @@ class _RowDelegate(QStyledItemDelegate):
         editor.setGeometry(option.rect.adjusted(0, 4, 0, -4))
 
 
+class _Rows(QListWidget):
+    """A row's menu is about that row; it does not make it the open one."""
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        """Only the left button chooses."""
+        if event.button() == Qt.MouseButton.LeftButton:
+            super().mousePressEvent(event)
+        else:
+            event.accept()
+
+
 class ConversationList(Surface):
     """Shows summaries and says what the person wants done; changes nothing itself."""
 
@@ -106,7 +117,7 @@ class ConversationList(Surface):
         self.search.setClearButtonEnabled(True)
         self.new_button = Button("New chat", "plain", "plus", self.new_wanted.emit)
         self.new_button.setToolTip("Start a new chat (Ctrl+N)")
-        self.list = QListWidget()
+        self.list = _Rows()
         self.list.setItemDelegate(_RowDelegate(self.list))
         self.list.setMouseTracking(True)
         self.list.setUniformItemSizes(True)
@@ -140,6 +151,8 @@ class ConversationList(Surface):
         self.list.itemActivated.connect(self._on_chosen)
         self.list.itemChanged.connect(self._on_edited)
         self.list.customContextMenuRequested.connect(self._on_menu)
+        # A row that was renamed is not the open one because of that.
+        self.list.itemDelegate().closeEditor.connect(lambda *_how: self._mark())
         remove = QAction("Delete", self.list)
         remove.setShortcut(QKeySequence(QKeySequence.StandardKey.Delete))
         remove.setShortcutContext(Qt.ShortcutContext.WidgetShortcut)

@@ -104,6 +104,6 @@ class FirstSteps(Card):
         """The snippet beside the steps, or under them."""
         self._columns.setDirection(QBoxLayout.Direction.LeftToRight if wide else QBoxLayout.Direction.TopToBottom)
 
-    def fill(self, address: str | None, model: str | None) -> None:
-        """Put the real address and model into the snippets; placeholders where there is none."""
-        self.snippets.fill(snippets(address or PLACE_ADDRESS, model or PLACE_MODEL))
+    def fill(self, address: str | None, model: str | None, key: str | None = None) -> None:
+        """Put the real address, model and key into the snippets; placeholders where there is none."""
+        self.snippets.fill(snippets(address or PLACE_ADDRESS, model or PLACE_MODEL, key))

@@ -108,10 +108,12 @@ class LibraryFrame(QWidget, Generic[V]):
 
     # --- events -----------------------------------------------------------------------------------------------------
 
-    def arrive(self, select: str | None = None, files: Sequence[Path] = (), **_what: Any) -> None:
+    def arrive(self, select: str | None = None, files: Sequence[Path] = (), text: str = "", **_what: Any) -> None:
         """Come to the front, with one of them chosen where the caller named it, and documents taken in."""
         if files:
             self.import_files(files)
+        if text:
+            self.import_text(text)
         if select is not None:
             self.select(select)
 
@@ -341,7 +343,6 @@ class LibraryFrame(QWidget, Generic[V]):
         around = column(spacing=0)
         around.addWidget(page_scroll(ground))
         self.setLayout(around)
-        self.door.veil.raise_()
 
 
 def _scrolled(detail: QWidget) -> QScrollArea:

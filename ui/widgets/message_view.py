@@ -15,7 +15,7 @@ from ui.widgets.flow_text import FlowText
 from ui.widgets.markdown_view import MarkdownView
 from ui.widgets.message_editor import MessageEditor
 from ui.widgets.token_text import Coloured, TokenText
-from ui.words import count, finish
+from ui.words import counted, finish
 
 BUBBLE_SHARE = 0.8
 """The person's messages take at most this share of the column, so that the two sides can be told apart."""
@@ -45,7 +45,7 @@ def figures(details: dict[str, object]) -> str:
         parts.append(finish(reason))
     tokens = number(details, "completion_tokens")
     if tokens is not None and reason is not None:
-        parts.append(f"{count(int(tokens))} token{'' if tokens == 1 else 's'}")
+        parts.append(counted(int(tokens), "token"))
     speed = tokens_per_second(details)
     if speed is not None:
         parts.append(f"{speed:.1f} tokens/s")

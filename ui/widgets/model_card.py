@@ -11,7 +11,7 @@ from engine.models.shelf import LoadedModel, LoadingState
 from ui import theme
 from ui.widgets.basics import Button, Card, ElidedLabel, Notice, column, keep_place, label, line, pill, rule, set_pill
 from ui.widgets.facts import Facts
-from ui.words import count, device_name, megabytes, number_format, parameters
+from ui.words import count, counted, device_name, megabytes, number_format, parameters
 
 ROWS_SHOWN = 4
 
@@ -21,11 +21,11 @@ def facts_of(loaded: LoadedModel) -> list[tuple[str, str]]:
     info = loaded.info
     return [
         ("Parameters", parameters(info.num_parameters)),
-        ("Context window", f"{count(info.context_length)} tokens"),
+        ("Context window", counted(info.context_length, "token")),
         ("Memory", megabytes(info.memory_bytes / 1e6)),
         ("Runs on", device_name(info.device)),
         ("Numbers", number_format(info.dtype)),
-        ("Shape", f"{info.n_layers} layers × {count(info.d_model)}"),
+        ("Shape", f"{counted(info.n_layers, 'layer')} × {count(info.d_model)}"),
     ]
 
 

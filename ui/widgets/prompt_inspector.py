@@ -28,7 +28,7 @@ from engine.generation.service import PreparedRequest
 from ui import theme
 from ui.steering_words import path_of, since
 from ui.widgets.basics import Button, CopyButton, Notice, column, label, line
-from ui.words import count, describe_error
+from ui.words import count, counted, describe_error
 
 _Index = QModelIndex | QPersistentModelIndex
 _VISIBLE = str.maketrans({"\n": "↵", "\t": "⇥", " ": "·", "\r": "␍"})
@@ -206,7 +206,7 @@ class PromptInspector(QDialog):
         self._view = view
         self.notice.hide()
         self.summary.setText(
-            f"{count(len(view.tokens))} tokens for {view.model}, whose window holds {count(view.window)}; "
+            f"{counted(len(view.tokens), 'token')} for {view.model}, whose window holds {count(view.window)}; "
             f"the answer may take {count(view.room)}."
         )
         self.text.setPlainText(view.text)

@@ -24,6 +24,7 @@ from ui.widgets.markdown_view import MarkdownView
 from ui.widgets.rows_table import Column, RowsTable
 from ui.widgets.scroll_page import page_scroll
 from ui.widgets.sweep_answers import SweepAnswers
+from ui.words import counted
 
 CONTENT_WIDTH = 1180
 SIDE_BY_SIDE = 640
@@ -165,7 +166,7 @@ class SweepView(_View):
     def show_record(self, record: ExperimentRecord) -> None:
         """Show a sweep."""
         outcome = sweep_of(record)
-        number = f"{len(outcome.cells)} of {outcome.settings.cells} answers"
+        number = f"{len(outcome.cells)} of {counted(outcome.settings.cells, 'answer')}"
         self.show_head(record.title, f"{record.model} · {number if outcome.complete else f'{number}; ended early'}")
         self.answers.begin(outcome.settings)
         self.answers.put(outcome.cells)

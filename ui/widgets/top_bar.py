@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -129,6 +128,7 @@ class TopBar(Surface):
         self.setProperty(KEEP_CLEAR, True)
         self._address: str | None = None
         self._places = ""
+        self._idle_gpu = ""
         self.model = StateCell("Model", "the models")
         self.saes = StateCell("SAEs", "the SAEs", Qt.TextElideMode.ElideMiddle)
         # λ stands at the end and is not to be cut off.
@@ -194,7 +194,7 @@ class TopBar(Surface):
             self.model.value.set_text(resident.record.name)
             self.model.dot.set_tone("good")
         else:
-            self.model.value.set_text("none loaded")
+            self.model.value.set_text("none loaded", "none")
             self.model.dot.set_tone("quiet")
         self.progress.setVisible(loading is not None)
         self._give_room()
@@ -202,13 +202,14 @@ class TopBar(Surface):
     def show_unused_gpu(self, words: str) -> None:
         """Say in the model's part that a card lies idle, with ``words`` about it as its tip."""
         self.model.caption.set_text("Model · GPU not used" if words else "Model")
-        # As a paragraph: it is long, and whatever a driver calls a card is shown as it stands.
-        self.model.setToolTip(f"<p>{html.escape(words)}</p>" if words else "")
+        self._idle_gpu = words
         self._give_room()
 
     def show_steering(self, now: Snapshot) -> None:
         """Name the attached SAEs and what steers; the switch works where something is set."""
-        self.saes.value.set_text(attached_words(now))
+        number = len(now.state.attachments)
+        # Words are not cut in their middle; the name of the one SAE is, its layer stands at the end.
+        self.saes.value.set_text(attached_words(now), f"{number} SAEs" if number > 1 else "" if number else "none")
         self._places = "\n".join(place_words(place_of(each)) for each in now.state.attachments)
         self.saes.dot.set_tone("good" if now.state.attachments else "quiet")
         self.steering.value.set_text(live_words(now))
@@ -273,7 +274,7 @@ class TopBar(Surface):
     def _give_room(self) -> None:
         margins = self._line.contentsMargins()
         for cell in self._cells:
-            cell.tell(self._places if cell is self.saes else "")
+            cell.tell({self.saes: self._places, self.model: self._idle_gpu}.get(cell, ""))
         gaps = margins.left() + margins.right() + 3 * (2 * theme.M + 1) + theme.S - 6 * INSET
         beside = self.switch.sizeHint().width() + self.copy.sizeHint().width()
         wanted = [min(cell.wanted(), WIDEST) for cell in self._cells]
