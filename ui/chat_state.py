@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from engine.errors import InvalidParameter
 from engine.generation.request import MAX_SEED, ChatInput, GenerationRequest, Message, Sampling
-from engine.library.records import PLAIN_SIDE, StoredMessage
+from engine.library.records import CUT_OFF, PLAIN_SIDE, StoredMessage
 from engine.steering.dial import DialWord
 from engine.steering.request import FOLLOW_LIVE, SteeringRequest
 
@@ -50,6 +51,15 @@ class ChatOptions:
         )
 
 
+def sampling_words(details: Mapping[str, object]) -> str:
+    """How an answer was sampled, as kept with it; empty where that is not known."""
+    given = details.get("sampling")
+    if not isinstance(given, dict):
+        return ""
+    seed = given.get("seed")
+    return f"temperature {given.get('temperature')}, seed {'random' if seed is None else seed}"
+
+
 def parse_seed(text: str) -> int | None:
     """A seed as typed; blank is None. Raises InvalidParameter for anything but a whole number in range."""
     words = text.strip()
@@ -83,8 +93,11 @@ class ChatMessage:
 
     @property
     def ended_early(self) -> bool:
-        """Whether there is an answer that can be continued: it was cut by a person, the length limit or an error."""
-        return bool(self.content.strip()) and self.details.get("finish_reason") in ("length", "stopped", "error")
+        """Whether there is an answer that can be continued: it was cut by a person, the length limit, an error or the
+        program's end.
+        """
+        reason = self.details.get("finish_reason")
+        return bool(self.content.strip()) and reason in ("length", "stopped", "error", CUT_OFF)
 
     def copied(self) -> ChatMessage:
         """A copy that stays as it is when this one goes on."""
