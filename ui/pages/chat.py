@@ -95,6 +95,7 @@ class ChatPage(ChatFrame):
         self.desk.listed.connect(self._refresh_title)
         self.desk.failed.connect(self._say_error)
         self.gate.opened.connect(self._count)
+        self.gate.opened.connect(lambda: self._keeper.follow(self._engine.shelf.resident, self._frame.services.demo))
         self.gate.closed.connect(lambda: self._on_counted(None, None, ""))
         self.gate.home_wanted.connect(partial(self._frame.go, HOME))
         self.prompts.counted.connect(self._on_counted)
