@@ -20,6 +20,7 @@ from engine.generation.request import (
     TextDelta,
 )
 from engine.generation.service import PreparedRequest, RequestHandle
+from engine.library.records import CUT_OFF
 from engine.steering.path import NO_PATH, SteeringPath
 from engine.steering.report import SteeringReport
 from ui.bridge import Inbox
@@ -95,6 +96,12 @@ class Pen(QObject):
     def request_id(self) -> str | None:
         """What monitoring calls the request; None before it is submitted."""
         return None if self._prepared is None else self._prepared.request.request_id
+
+    def begun(self, handle: RequestHandle) -> None:
+        """It runs. From the thread that submitted it: its first words may be here before :meth:`take` is called, and
+        whoever closes the window then asks what steered them.
+        """
+        self._handle = handle
 
     def take(self, prepared: PreparedRequest, handle: RequestHandle) -> None:
         """The request was submitted."""
@@ -173,6 +180,13 @@ class Pen(QObject):
         if not stopped:
             ending = {"finish_reason": "error", "error": delta.error.one_line()}
         self._end({**ending, **self._steering_of(delta)})
+
+    def so_far(self) -> ChatMessage:
+        """The answer as far as it is written, to be kept in case the program ends before it does."""
+        details = {**self.message.details, "finish_reason": CUT_OFF, **self._steered_so_far()}
+        if self._pieces is not None:
+            details["pieces"] = list(self._pieces)
+        return ChatMessage(self.message.role, self.message.content, details)
 
     def _steered_so_far(self) -> dict[str, object]:
         """What an answer was written under whose last word is not there yet, or is not waited for."""

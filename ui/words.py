@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from engine.errors import MillmError
+from engine.library.records import CUT_OFF
 
 
 def describe_error(error: BaseException) -> str:
@@ -82,6 +83,7 @@ _FINISHES = {
     "length": "reached the length limit",
     "stopped": "stopped by you",
     "error": "broke off",
+    CUT_OFF: "cut off: the program ended while it was written",
 }
 
 

@@ -77,7 +77,12 @@ def test_a_cluster_that_stands_at_zero_says_so_and_has_a_way_back(qtbot: QtBot, 
     until(qtbot, lambda: strip.notice.words() == "Its dial stands at λ 0, so it adds nothing.")
     button = strip.say_zero(strip.notice.words())
     assert button.text() == "Back to the document's own, λ 0.5"
+    stage.window.activateWindow()
+    until(qtbot, stage.window.isActiveWindow)
+    button.setFocus()
     button.click()
+    # The button goes, and the keys with it to where one types.
+    assert chat.composer.field.hasFocus()
     until(qtbot, lambda: not engine.desk.live_plan.is_empty and not chat.dial.busy)
     assert strip.dial.value() == 0.5 and strip.notice.words() == ""
 

@@ -13,6 +13,7 @@ from engine.library.records import ConversationRecord, ExperimentRecord
 from ui.chat_session import ChatSession, TurnState
 from ui.chat_state import ChatMessage, ChatOptions
 from ui.frame import HOME, Frame
+from ui.pages.conversation_export import ConversationExport
 from ui.pages.conversations import ConversationDesk
 from ui.pages.dial_desk import DialDesk
 from ui.pages.first_steps import COMPARED_KEY
@@ -56,6 +57,7 @@ class ChatPage(ChatFrame):
         self.dial = DialDesk(frame, self.strip, self)
         self.lens = Lens(frame, self.side.lens, self)
         self.records = RecordKeeper(frame, self._say_error, self)
+        self.exporting = ConversationExport(frame, self.composer.notice, self)
         self._keeper = OptionsKeeper(engine.library, bridge, self.settings, self)
         self._left_off = LeftOff(frame, self)
         self._has_compared = False
@@ -73,6 +75,7 @@ class ChatPage(ChatFrame):
     def _wire(self) -> None:
         self.rename_button.clicked.connect(lambda: self._rename_current())
         self.delete_button.clicked.connect(lambda: self._delete_current())
+        self.export_button.clicked.connect(lambda: self._export())
         self.composer.send.connect(self._send)
         self.composer.stop.connect(self.stop)
         self.composer.changed.connect(self._count)
@@ -100,6 +103,7 @@ class ChatPage(ChatFrame):
         self.desk.listed.connect(self._refresh_title)
         self.desk.failed.connect(self._say_error)
         self.gate.opened.connect(self._count)
+        self.gate.opened.connect(lambda: self._keeper.follow(self._engine.shelf.resident, self._frame.services.demo))
         self.gate.closed.connect(lambda: self._on_counted(None, None, ""))
         self.gate.home_wanted.connect(partial(self._frame.go, HOME))
         self.prompts.counted.connect(self._on_counted)
@@ -398,6 +402,7 @@ class ChatPage(ChatFrame):
         saved = self._session.conversation_id is not None
         self.rename_button.setVisible(saved)
         self.delete_button.setVisible(saved)
+        self.export_button.setVisible(bool(self._session.messages))
         title = self.desk.title_of(self._session.conversation_id)
         if title is not None:
             self.title.set_text(title)
@@ -412,6 +417,10 @@ class ChatPage(ChatFrame):
     def _delete_current(self) -> None:
         if self._session.conversation_id is not None:
             self.desk.delete(self._session.conversation_id)
+
+    def _export(self) -> None:
+        messages = [message.copied() for message in self._session.messages]
+        self.exporting.ask(self.title.full_text(), self._session.system_prompt, messages)
 
     # --- comparing and colours --------------------------------------------------------------------------------------
 

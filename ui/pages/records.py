@@ -23,6 +23,7 @@ from PySide6.QtWidgets import (
 from engine.actions.experiments.export import as_csv, as_json, as_markdown
 from engine.errors import NotFound
 from engine.events import Event, ExperimentsChanged
+from engine.files import write_text
 from engine.library.records import ExperimentRecord, ExperimentSummary, RecordKind
 from ui import plots, theme
 from ui.frame import CHAT, FEATURES, SWEEP, Frame
@@ -187,8 +188,8 @@ class RecordsPage(Surface):
         self._bridge.run_once(
             ("write", path),
             # Line ends are in the text already, as each format wants them.
-            lambda: Path(path).write_text(text, encoding="utf-8", newline=""),
-            lambda _size: self.notice.show_words(f"Written to {path}.", "info"),
+            lambda: write_text(Path(path), text),
+            lambda _done: self.notice.show_words(f"Written to {path}.", "info"),
             self._say_error,
             owner=self,
         )

@@ -42,6 +42,7 @@ from engine.events import (
     SweepProgress,
     SweepsChanged,
 )
+from engine.files import write_text
 from engine.steering.push import Push
 from engine.steering.strengths import SteeredSet
 from ui import plots, theme
@@ -374,8 +375,7 @@ class SweepPage(QWidget):
 
         def write() -> Path:
             # Line ends are in the text already, as each format wants them.
-            with path.open("w", encoding="utf-8", newline="") as file:
-                file.write(form(outcome, versions))
+            write_text(path, form(outcome, versions))
             return path
 
         def failed(error: Exception) -> None:

@@ -38,15 +38,16 @@ class ChatFrame(Surface):
         self.title = ElidedLabel("New chat", "lead")
         self.rename_button = IconButton("pencil", "Rename this conversation")
         self.delete_button = IconButton("bin", "Delete this conversation")
+        self.export_button = IconButton("export", "Export this conversation, as Markdown or JSON")
         self.list_button = IconButton("list", "Show or hide the conversations", self._toggle_list)
         self.settings_button = IconButton("dials", "Show or hide the settings", self._toggle_settings)
         self._middle = MIDDLE_MIN
         self._list_choice: bool | None = None
         self._settings_choice: bool | None = None
         self.conversations.setFixedWidth(LIST_WIDTH)
-        head = line(
-            self.list_button, theme.XS, self.title, self.rename_button, self.delete_button, None, self.compare_button
-        )
+        head = line(self.list_button, theme.XS, self.title, self.rename_button, self.export_button, self.delete_button)
+        head.addStretch(1)
+        head.addWidget(self.compare_button)
         head.addWidget(self.settings_button)
         head.setContentsMargins(theme.M, theme.S, theme.M, theme.S)
         self._under = QWidget()

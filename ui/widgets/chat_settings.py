@@ -14,7 +14,7 @@ from PySide6.QtWidgets import (
 
 from engine.errors import InvalidParameter
 from ui import theme
-from ui.chat_state import ChatOptions, parse_seed
+from ui.chat_state import TEMPERATURE, ChatOptions, Suggested, parse_seed
 from ui.widgets.basics import Button, Surface, column, inset_text, label, line, rule, set_property
 from ui.widgets.number_field import DecimalField, WholeField
 from ui.widgets.steady import Slider
@@ -46,6 +46,10 @@ class ChatSettings(Surface):
         self.slider = Slider()
         self.slider.setRange(0, 200)
         self.slider.setAccessibleName("Temperature")
+        self.also = label("", "caption", wrap=True)
+        self.also.hide()
+        self._suggested = Suggested()
+        self._chose_temperature = False
         self.length = WholeField()
         self.length.setRange(0, 1_000_000)
         self.length.setSpecialValueText("Automatic")
@@ -88,7 +92,37 @@ class ChatSettings(Surface):
             temperature=round(self.temperature.value(), 2),
             max_tokens=self.length.value() or None,
             seed=parse_seed(self.seed.text()),
+            top_p=self._suggested.top_p,
+            top_k=self._suggested.top_k,
+            min_p=self._suggested.min_p,
+            repetition_penalty=self._suggested.repetition_penalty,
         )
+
+    def own(self) -> dict[str, object]:
+        """What the person has set, to be kept between starts; ``temperature`` None follows the model. Raises as
+        :meth:`options` does.
+        """
+        options = self.options()
+        temperature = options.temperature if self._chose_temperature else None
+        return {"temperature": temperature, "max_tokens": options.max_tokens, "seed": options.seed}
+
+    def suggest(self, suggested: Suggested) -> None:
+        """Another model, which reads best like this: used where the person has not said otherwise, and told."""
+        self._suggested = suggested
+        if not self._chose_temperature:
+            self.temperature.blockSignals(True)
+            self.temperature.setValue(TEMPERATURE if suggested.temperature is None else suggested.temperature)
+            self.temperature.blockSignals(False)
+            self._show_slider()
+        told = []
+        if words := suggested.words():
+            told.append(f"Also used: {words}.")
+        if suggested.temperature is not None and self._chose_temperature:
+            told.append(f"The model's own temperature is {suggested.temperature:g}.")
+        if told or suggested.temperature is not None:
+            told.append(suggested.source)
+        self.also.setText(" ".join(told))
+        self.also.setVisible(bool(told))
 
     def set_options(self, options: ChatOptions) -> None:
         """Show these options."""
@@ -97,6 +131,7 @@ class ChatSettings(Surface):
         self.slider.setValue(round(options.temperature * 100))
         self.length.setValue(options.max_tokens or 0)
         self.seed.setText("" if options.seed is None else str(options.seed))
+        self._chose_temperature = options.temperature != TEMPERATURE
 
     def set_system_prompt(self, text: str) -> None:
         """Show another conversation's system prompt."""
@@ -128,7 +163,7 @@ class ChatSettings(Surface):
         dial = QWidget()
         dial.setLayout(line(self.slider, self.temperature, spacing=theme.M))
         group("System prompt", "", self.system)
-        group("Temperature", "0 always takes the likeliest word; higher is freer.", dial)
+        group("Temperature", "0 always takes the likeliest word; higher is freer.", dial, self.also)
         group("Longest answer", "Automatic leaves it to the model and its window.", self.length)
         group("Seed", "The same seed and settings give the same answer.", self.seed, self.seed_error)
         layout.addWidget(rule())
@@ -140,11 +175,15 @@ class ChatSettings(Surface):
         return body
 
     @Slot(float)
-    def _on_temperature(self, value: float) -> None:
-        self.slider.blockSignals(True)
-        self.slider.setValue(round(value * 100))
-        self.slider.blockSignals(False)
+    def _on_temperature(self, _value: float) -> None:
+        self._chose_temperature = True
+        self._show_slider()
         self.changed.emit()
+
+    def _show_slider(self) -> None:
+        self.slider.blockSignals(True)
+        self.slider.setValue(round(self.temperature.value() * 100))
+        self.slider.blockSignals(False)
 
     @Slot()
     def _on_seed(self) -> None:

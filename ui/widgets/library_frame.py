@@ -12,6 +12,7 @@ from PySide6.QtCore import Qt, QTimer
 from PySide6.QtGui import QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QFileDialog, QFrame, QScrollArea, QSizePolicy, QStackedWidget, QWidget
 
+from engine.files import write_file
 from ui import theme
 from ui.document_import import Outcome, document_bytes, file_name, take_in, take_in_files
 from ui.frame import CHAT, SWEEP, Frame
@@ -279,7 +280,7 @@ class LibraryFrame(QWidget, Generic[V]):
             path = Path(chosen)
 
             def task() -> None:
-                path.write_bytes(document_bytes(document()))
+                write_file(path, document_bytes(document()))
 
             self.run(task, lambda _none: self.say(f"Written to {path}."), key=("write", str(path)))
 

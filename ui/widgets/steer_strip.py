@@ -190,15 +190,22 @@ class SteerStrip(QFrame):
         """Say that what was chosen adds nothing, with the way back to where it does."""
         home = self.dial.home
         back = home.toolTip() if home.isEnabled() else "Turn it to λ 1"
-        button = Button(back, on_click=home.click if home.isEnabled() else lambda: self.dial.turn_to(1.0))
+        button = Button(back, on_click=self._let_go)
+        button.clicked.connect(lambda: home.click() if home.isEnabled() else self.dial.turn_to(1.0))
         self.notice.show_words(words, "info", button)
         return button
 
     def _agree(self) -> None:
+        self._let_go()
         self.notice.hide()
         self.agreed.emit()
 
+    def _let_go(self) -> None:
+        """A button is about to go that may have the keys; left alone they would go to whatever comes next."""
+        self.released.emit()
+
     def _attach(self, name: str) -> None:
+        self._let_go()
         self.notice.show_words(f"Attaching “{name}”…", "info")
         self.attach_wanted.emit(name)
 
