@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from engine.generation.lane import Lane, PromptPast, RunningRequest
 from engine.steering.request import FOLLOW_LIVE
 
 if TYPE_CHECKING:
+    from engine.generation.reading import Reading
     from engine.steering.desk import SteeringDesk
 
 
@@ -27,7 +28,9 @@ class Comparing:
         self._desk = desk
         self._held: dict[Lane, PromptPast] = {}
 
-    def sides_of(self, running: RunningRequest, others: Iterable[RunningRequest]) -> list[RunningRequest]:
+    def sides_of(
+        self, running: RunningRequest, others: Iterable[RunningRequest | Reading[Any]]
+    ) -> list[RunningRequest]:
         """Those of ``others`` that would have the same row as ``running``, if both began now."""
         if running.prepared.solo or running.prepared.request.noise_seed is None:
             return []

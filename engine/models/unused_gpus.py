@@ -90,7 +90,7 @@ def judge(seen: Seen) -> UnusedGpu | None:
             remedies.append(LLAMA_REMEDY)
     if not problems:
         return None
-    return UnusedGpu(f"This machine has an NVIDIA card ({there}): {'; '.join(problems)}.", " ".join(remedies))
+    return UnusedGpu(f"This machine has an NVIDIA card ({there}): {'; '.join(problems)}.", ". ".join(remedies))
 
 
 def look() -> Seen:
