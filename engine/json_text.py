@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from json.decoder import JSONDecodeError, scanstring
+from json.decoder import JSONDecodeError, scanstring  # type: ignore[attr-defined]
 from typing import Any
 
 MAX_DEPTH = 64
@@ -21,6 +21,9 @@ TOO_DEEP = "Nested too deeply"
 
 MOST_VALUES = 2_000_000
 """Values that are entered one by one, in one text that is read whole."""
+
+MOST_STRING = 4 << 20
+"""Characters of one string: it is read in one step."""
 
 _STEPS = (512, 8_192, 65_536)
 """Characters given to the standard decoder at once, tried in turn."""
@@ -162,8 +165,16 @@ class JsonText:
         return None
 
     def _string(self) -> str:
-        text, self._at = scanstring(self._text, self._at + 1, True)
-        return text
+        start = self._at + 1
+        piece = self._text[start : start + MOST_STRING]
+        try:
+            text, used = scanstring(piece, 0, True)
+        except JSONDecodeError as error:
+            if len(piece) == MOST_STRING:
+                raise self._error("The string is too long") from None
+            raise JSONDecodeError(error.msg, self._text, start + error.pos) from None
+        self._at = start + used
+        return str(text)
 
     def _enter(self, bracket: str, depth: int) -> None:
         if self.peek() != bracket:

@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from engine.errors import CheckpointInvalid
+from engine.errors import CheckpointInvalid, InvalidParameter, MillmError
 from engine.models.constraint_vocabulary import vocabulary_of
 from engine.models.lengths import at_least, check_length, longest_token, settings_of
 from engine.models.templates.chat import ChatTemplate, TemplateRaised, chosen
@@ -122,6 +122,7 @@ class Tokenizer:
         Raises:
             ValueError: ``text`` holds half of a surrogate pair and is not Unicode text.
             TextTooLong: There are certainly more than ``most``; told without making tokens of a long text.
+            InvalidParameter: The vocabulary has a hole where the text needs a token.
         """
         try:
             text.encode("utf-8")
@@ -142,6 +143,19 @@ class Tokenizer:
         return at_least(text, longest, blanks_count=blanks_count)
 
     def _ids(self, text: str, add_special_tokens: bool) -> list[int]:
+        try:
+            return self._ids_unchecked(text, add_special_tokens)
+        except (MillmError, ValueError):
+            raise
+        except Exception as error:  # vocabularies with holes in them raise whatever their library raises
+            words = " ".join(str(error).split())[:300]
+            raise InvalidParameter(
+                f"The model's tokenizer cannot make tokens of the text: {words}",
+                param="model",
+                remedy="Use other characters, or a model whose tokenizer knows them.",
+            ) from error
+
+    def _ids_unchecked(self, text: str, add_special_tokens: bool) -> list[int]:
         if self._direct:
             # Without the lock of Python's interpreter, and without a list of offsets for every character.
             (found,) = self._backend.encode_batch_fast([text], add_special_tokens=add_special_tokens)

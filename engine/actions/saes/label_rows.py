@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import codecs
 import csv
-import io
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal
@@ -31,6 +30,9 @@ MOST_FIELD = 1 << 20
 
 MOST_LINE = 4 << 20
 """Characters of one line of a CSV: the reader takes a line in one step."""
+
+MOST_WHOLE = 64 << 20
+"""Characters of one line of JSON lines."""
 
 _DELIMITERS = (",", ";", "\t", "|")
 _MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
@@ -195,22 +197,26 @@ def _cell(head: str, cell: str, delimiter: str) -> str:
 
 
 def _csv_lines(text: str, name: str) -> Iterator[str]:
-    for number, line in enumerate(io.StringIO(text, newline=""), 1):
+    # Old programs end lines with a carriage return alone.
+    end = "\n" if "\n" in text else "\r"
+    for number, line in enumerate(_lines(text, end), 1):
         if len(line) > MOST_LINE:
-            raise refused(f"{name}, line {number} has {len(line):,} characters, more than any row of labels.")
-        yield line
+            raise refused(f"{name}, line {number} is longer than any row of labels.")
+        yield line + end
 
 
 # --- JSON -------------------------------------------------------------------------------------------------------------
 
 
-def _lines(text: str) -> Iterator[str]:
+def _lines(text: str, end: str = "\n") -> Iterator[str]:
+    """The lines of ``text``; of one that is far too long only the beginning, which is refused."""
     start = 0
     while start < len(text):
-        end = text.find("\n", start)
-        end = len(text) if end < 0 else end
-        yield text[start:end]
-        start = end + 1
+        at = text.find(end, start, start + MOST_WHOLE)
+        if at < 0:
+            at = min(len(text), start + MOST_WHOLE)
+        yield text[start:at]
+        start = at + 1
 
 
 def _json(text: str, where: str) -> Any:

@@ -46,6 +46,9 @@ MOST_EXTRA = 500
 MOST_LABELS = 1 << 21
 """Features that one set of labels may speak of: more than any SAE has."""
 
+MOST_LABEL = 100_000
+"""Characters of a label."""
+
 MOST_OTHERS = 1000
 """Labels of one feature that are kept beside its first."""
 
@@ -189,6 +192,8 @@ def _label(row: Mapping[str, Any], where: str) -> FeatureLabel | None:
         return None
     if not isinstance(text, str):
         raise refused(f"{where}: the label is {str(text)[:40]!r}, not a text.")
+    if len(text) > MOST_LABEL:
+        raise refused(f"{where}: the label has {len(text):,} characters; at most {MOST_LABEL:,} are kept.")
     source = _first(row, SOURCE)
     return FeatureLabel(
         feature_idx=index,

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from engine.errors import CheckpointInvalid
+from engine.errors import CheckpointInvalid, InvalidParameter
 from engine.generation.text.detokenizer import Detokenizer
 from engine.models.tokenizer import TemplateRaised, Tokenizer
 from tests.engine.generation.made_tokenizers import byte_chunks, byte_level, sentencepiece, wordpiece
@@ -269,3 +269,18 @@ def test_added_tokens_in_the_stream_and_in_a_vocabulary_of_pieces() -> None:
     pieces.add_tokens(["größe", "日本"])
     tokenizer = Tokenizer(pieces)
     assert [tokenizer.token_bytes(first + n) for n in (0, 1)] == ["größe".encode(), "日本".encode()]
+
+
+def test_a_vocabulary_with_a_hole_is_a_refusal() -> None:
+    from tokenizers import Tokenizer as Raw
+    from tokenizers import models
+    from transformers import PreTrainedTokenizerFast
+
+    raw = Raw(models.WordLevel(vocab={**{word: n for n, word in enumerate("abcdefgh")}}, unk_token="<none>"))
+    tokenizer = Tokenizer.__new__(Tokenizer)
+    tokenizer._inner = PreTrainedTokenizerFast(tokenizer_object=raw)
+    tokenizer._backend, tokenizer._direct = raw, True
+    assert tokenizer.encode("a", False) == [0]
+    with pytest.raises(InvalidParameter, match="cannot make tokens") as refusal:
+        tokenizer.encode("z", False)
+    assert refusal.value.param == "model"

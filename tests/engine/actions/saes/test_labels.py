@@ -232,7 +232,7 @@ def test_text_of_several_lines_stays_whole(tmp_path: Path) -> None:
         ("index,label,density\n1,x,often\n", "row 1: density is 'often'"),
         ("index\tlabel\tdensity\n1\tx\t1,234\n", "row 1: density is '1,234'"),
         ('index,label\n1,"' + "x" * (1 << 20) + '\n2,y"\n', "no CSV"),
-        ("index,label\n1," + "," * (5 << 20), "more than any row of labels"),
+        ("index,label\n1," + "," * (5 << 20), "longer than any row of labels"),
     ],
 )
 def test_tables_that_cannot_be_read_say_what_was_seen(tmp_path: Path, text: str, why: str) -> None:
@@ -277,3 +277,13 @@ def test_too_many_features_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(labels, "MOST_LABELS", 2)
     with pytest.raises(InvalidParameter, match="row 3: the labels speak of more than 2 features"):
         labels.read_label_upload(lines(*({"index": n, "label": "x"} for n in range(3))).encode())
+
+
+def test_a_label_without_end_is_refused() -> None:
+    for content, why in (
+        (lines({"index": 1, "label": "x" * 100_001}), "the label has 100,001 characters"),
+        ('{"1": "' + "x" * 5_000_000 + '"}', "not JSON: The string is too long"),
+        ("index,label\n1," + "x" * 5_000_000, "line 2 is longer than any row"),
+    ):
+        with pytest.raises(InvalidParameter, match=why):
+            labels.read_label_upload(content.encode())
