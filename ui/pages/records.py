@@ -9,8 +9,8 @@ from pathlib import Path
 from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QSize, Qt, QTimer
 from PySide6.QtGui import QFontMetrics, QPainter, QResizeEvent
 from PySide6.QtWidgets import (
+    QBoxLayout,
     QFileDialog,
-    QHBoxLayout,
     QLineEdit,
     QListWidget,
     QListWidgetItem,
@@ -36,6 +36,10 @@ from ui.words import describe_error, when
 _Index = QModelIndex | QPersistentModelIndex
 LIST_WIDTH = 300
 NARROW_LIST = 200
+BESIDE = 800
+"""From this width on the list stands beside the record, else above it."""
+LIST_ABOVE = 150
+QWIDGETSIZE_MAX = 16_777_215
 ROOMY = 860
 """From this width on the list has all of its own."""
 SEARCH_MS = 150
@@ -343,7 +347,7 @@ class RecordsPage(Surface):
         right.addWidget(self._actions)
         right.addWidget(self.view, 1)
         right.addWidget(self._blank, 1)
-        layout = QHBoxLayout(self)
+        layout = self._columns = QBoxLayout(QBoxLayout.Direction.LeftToRight, self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(0)
         layout.addWidget(left)
@@ -353,4 +357,10 @@ class RecordsPage(Surface):
     def resizeEvent(self, event: QResizeEvent) -> None:
         """In a narrow window the list gives way to the record."""
         super().resizeEvent(event)
+        beside = self.width() >= BESIDE
+        self._columns.setDirection(QBoxLayout.Direction.LeftToRight if beside else QBoxLayout.Direction.TopToBottom)
         self._left.setFixedWidth(LIST_WIDTH if self.width() >= ROOMY else NARROW_LIST)
+        if not beside:
+            self._left.setMinimumWidth(0)
+            self._left.setMaximumWidth(QWIDGETSIZE_MAX)
+        self._left.setMaximumHeight(QWIDGETSIZE_MAX if beside else LIST_ABOVE)

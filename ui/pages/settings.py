@@ -14,6 +14,7 @@ from ui import shortcuts, theme
 from ui.frame import Frame
 from ui.services import SettingInfo, TokenState
 from ui.widgets.basics import Button, Card, ElidedLabel, Notice, column, label, line, rule
+from ui.widgets.flow import Flow
 from ui.widgets.scroll_page import ScrollPage
 from ui.widgets.setting_row import SettingRow
 from ui.widgets.token_card import TokenCard
@@ -224,11 +225,11 @@ class SettingsPage(ScrollPage):
             "muted",
             wrap=True,
         )
-        beside = line(spacing=theme.M)
-        beside.addWidget(tour, 1)
-        beside.addWidget(self.tour_button)
-        beside.addWidget(self.keys_button)
-        self.data.body.addLayout(beside)
+        ways = Flow(theme.M)
+        ways.add(self.tour_button)
+        ways.add(self.keys_button)
+        self.data.body.addWidget(tour)
+        self.data.body.addWidget(ways)
         for part in (self.notice, self.waiting, self.hub, self.window_card, self.data, self.nothing):
             self.inside.addWidget(part)
         self.inside.addStretch(1)

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from PySide6.QtCore import Qt, QTimer
 from PySide6.QtGui import QResizeEvent, QShowEvent
-from PySide6.QtWidgets import QFileDialog, QFrame, QScrollArea, QSizePolicy, QStackedWidget, QWidget
+from PySide6.QtWidgets import QBoxLayout, QFileDialog, QFrame, QScrollArea, QSizePolicy, QStackedWidget, QWidget
 
 from engine.files import write_file
 from ui import theme
@@ -29,6 +29,11 @@ LIST_WIDTH = 320
 NARROW_LIST = 240
 ROOMY = 960
 """From this width on the list has all of its own."""
+BESIDE = 800
+"""From this width on the list stands beside what is chosen, else above it."""
+LIST_ABOVE = 200
+DETAIL_BELOW = 640
+QWIDGETSIZE_MAX = 16_777_215
 LEAST_DETAIL = (360, 240)
 """Smaller than this the page scrolls."""
 UNDO_MS = 20_000
@@ -299,7 +304,15 @@ class LibraryFrame(QWidget, Generic[V]):
     def resizeEvent(self, event: QResizeEvent) -> None:
         """In a narrow window the list gives way to what is chosen."""
         super().resizeEvent(event)
+        beside = self.width() >= BESIDE
+        self._columns.setDirection(QBoxLayout.Direction.LeftToRight if beside else QBoxLayout.Direction.TopToBottom)
         self._left.setFixedWidth(LIST_WIDTH if self.width() >= ROOMY else NARROW_LIST)
+        if not beside:
+            self._left.setMinimumWidth(0)
+            self._left.setMaximumWidth(QWIDGETSIZE_MAX)
+        self.stack.setMinimumHeight(LEAST_DETAIL[1] if beside else DETAIL_BELOW)
+        self._left.setMinimumHeight(0 if beside else LIST_ABOVE)
+        self._left.setMaximumHeight(QWIDGETSIZE_MAX if beside else LIST_ABOVE)
         self._head.fit(self.width())
 
     # --- layout -----------------------------------------------------------------------------------------------------
@@ -328,7 +341,7 @@ class LibraryFrame(QWidget, Generic[V]):
         empty.setLayout(over)
         self.stack.addWidget(empty)
         self.stack.addWidget(_scrolled(detail) if scrolls else detail)
-        body = line(spacing=theme.L)
+        body = self._columns = line(spacing=theme.L)
         body.addWidget(left)
         body.addWidget(self.stack, 1)
         layout = column(spacing=theme.M, margins=(theme.XL, theme.L + 4, theme.XL, theme.L + 4))
