@@ -83,7 +83,7 @@ _FINISHES = {
     "length": "reached the length limit",
     "stopped": "stopped by you",
     "error": "broke off",
-    CUT_OFF: "cut off: the program ended while it was written",
+    CUT_OFF: "cut off by the program's end",
 }
 
 

@@ -46,7 +46,7 @@ def test_killed_in_mid_answer_it_is_there_at_the_next_start(
             assert len(message.content) > len(former)
             for side in message.sides:
                 assert side.content and side.details["finish_reason"] == CUT_OFF and side.ended_early
-                assert figures(side.details).startswith("cut off: the program ended while it was written · ")
+                assert figures(side.details).startswith("cut off by the program's end · ")
             assert report_words(message.details) == "steered by hand: 1 feature"
             if message.plain is not None:
                 assert report_words(message.plain.details) == "not steered"
