@@ -65,7 +65,7 @@ class AddSaes(Card):
         self.notice = Notice()
         across = line()
         across.addWidget(self.repo, 1)
-        for part in (self.revision, self.preview_button, self.pairs.button, self.folder_button):
+        for part in (self.revision, self.preview_button):
             across.addWidget(part)
         self.body.addWidget(
             label(
@@ -76,6 +76,7 @@ class AddSaes(Card):
             )
         )
         self.body.addLayout(across)
+        self.body.addLayout(line(self.pairs.button, self.folder_button, None))
         for widget in (self.pairs, self.about, self.finds, self.notice, self.filter, self.tree):
             self.body.addWidget(widget)
         self.body.addLayout(line(self.chosen, None, self.download_button))
