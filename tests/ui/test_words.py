@@ -18,8 +18,8 @@ from engine.events import RequestRecorded
 from ui import request_words, words
 from ui.chat_state import ChatMessage, ChatOptions, build_request, parse_seed, up_to_last_question
 from ui.fences import Segment, split_fences
+from ui.figures import figures, tokens_per_second
 from ui.snippets import snippets
-from ui.widgets.message_view import figures, tokens_per_second
 from ui.widgets.server_card import reach_of
 
 ROOT = Path(__file__).parents[2]
