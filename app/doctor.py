@@ -25,6 +25,8 @@ from app.settings import Settings
 from app.startup import settings_of
 from engine.errors import MillmError
 from engine.models import engines
+from engine.models.unused_gpus import judge, look
+from ui.words import counted
 
 GB = 1e9
 
@@ -80,7 +82,9 @@ def _machine() -> Iterator[Finding]:
     memory = psutil.virtual_memory()
     yield Finding("System", platform.platform())
     cores = psutil.cpu_count(logical=False) or os.cpu_count() or 1
-    yield Finding("Processor", f"{platform.machine()}, {cores} cores, {os.cpu_count()} threads")
+    yield Finding(
+        "Processor", f"{platform.machine()}, {counted(cores, 'core')}, {counted(os.cpu_count() or 1, 'thread')}"
+    )
     yield Finding("Memory", f"{memory.total / GB:.1f} GB, {memory.available / GB:.1f} GB of it free")
 
 
@@ -93,6 +97,9 @@ def _engines() -> Iterator[Finding]:
     else:
         yield Finding("Engine", f"transformers {transformers.__version__} on torch {torch.__version__}")
         yield Finding("Devices", ", ".join(_devices()))
+    idle = judge(look())
+    if idle is not None:
+        yield Finding("Graphics card", idle.in_words())
     yield Finding("Engine (GGUF)", engines.examine_gguf_engine().in_words())
     yield Finding("Quantisation", engines.quantizer_in_words())
 

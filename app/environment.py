@@ -5,8 +5,13 @@ Called on the first lines of every entry point; imports nothing heavy.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sys
 from collections.abc import MutableMapping
+
+if sys.platform != "win32":
+    import resource
 
 THREAD_RULES = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0"}
 """torch and llama.cpp share an OpenMP runtime whose barriers spin: with any other busy process two threads then take a
@@ -19,9 +24,29 @@ QUIET_LIBRARIES = {
     "TRANSFORMERS_NO_ADVISORY_WARNINGS": "1",
 }
 
+OPEN_FILES = 8192
+"""Files and sockets the process may have open: macOS starts programs with 256, most Linux systems with 1,024. More is
+refused by macOS, and nothing here needs it."""
+
 
 def prepare(environ: MutableMapping[str, str] | None = None) -> None:
     """Put the rules in force; a value the person has set stays."""
     target = os.environ if environ is None else environ
     for name, value in {**THREAD_RULES, **QUIET_LIBRARIES}.items():
         target.setdefault(name, value)
+
+
+def allow_open_files(wanted: int = OPEN_FILES) -> int | None:
+    """Raise the soft limit of open files towards ``wanted``, as far as the hard one lets us; the limit in force.
+
+    None where the platform has none. A limit that cannot be raised stays: the server takes fewer connections then.
+    """
+    if sys.platform == "win32":
+        return None
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return None if soft == resource.RLIM_INFINITY else soft
+    target = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]

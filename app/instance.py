@@ -78,7 +78,7 @@ class Instance:
         """
         # Not thread-bound: a claim is given back on whichever thread quits. The short patience is for current_holder()
         # of another process, which takes the lock for a moment to see whether it can.
-        lock = FileLock(paths.lock_file, timeout=0.5, thread_local=False)
+        lock = FileLock(paths.lock_file, timeout=0.5, mode=0o600, thread_local=False)
         try:
             lock.acquire()
         except Timeout:
@@ -178,7 +178,7 @@ def ask_to_show(holder: Holder, files: Sequence[Path] = ()) -> bool:
 def _is_locked(paths: Paths) -> bool:
     if not paths.lock_file.exists():
         return False
-    lock = FileLock(paths.lock_file, timeout=0, thread_local=False)
+    lock = FileLock(paths.lock_file, timeout=0, mode=0o600, thread_local=False)
     try:
         lock.acquire()
     except Timeout:

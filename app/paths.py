@@ -6,10 +6,12 @@ over the system's place for a person's application data.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import stat
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +21,8 @@ from engine.errors import DataDirectoryUnusable
 
 ENVIRONMENT_NAME = "MILLM_DATA_DIR"
 REMEDY = f"Choose another with --data-dir or {ENVIRONMENT_NAME}."
+OTHERS = stat.S_IRWXG | stat.S_IRWXO
+"""What group and others may do: nothing, with chats, settings and keys."""
 PROGRAM_FOLDER = "miLLM Desktop"
 NOTE = "data-folder.json"
 
@@ -132,3 +136,37 @@ class Paths:
                     details={"path": str(folder), "reason": reason},
                     remedy=REMEDY,
                 ) from error
+        self._close_to_others()
+
+    def _close_to_others(self) -> None:
+        """Take group's and others' rights from the folders and from the program's own files, where there are such.
+
+        Earlier versions left them as the system makes them, readable by everybody. Models keep theirs: they lie in a
+        folder nobody else can enter, and may be links to files of others. File systems that have no such rights refuse,
+        and so does what belongs to somebody else; neither keeps the program from starting.
+        """
+        if os.name == "nt":
+            return
+        folders = (self.data_dir, self.models, self.saes, self.logs)
+        for path in (*folders, *self._own_files()):
+            with contextlib.suppress(OSError):
+                about = path.lstat()
+                # A folder like /tmp is not ours to close, even where somebody lets us work in it.
+                open_to_all = stat.S_ISDIR(about.st_mode) and about.st_mode & stat.S_ISVTX
+                if about.st_mode & OTHERS and not open_to_all and not stat.S_ISLNK(about.st_mode):
+                    path.chmod(stat.S_IMODE(about.st_mode) & ~OTHERS)
+
+    def _own_files(self) -> Iterator[Path]:
+        """The program's files directly in the data directory, and all logs and crash reports."""
+        names = ("millm.db*", "settings.json", ".settings-*", "hf-token*", ".hf-token*", "instance.*", ".instance-*")
+        for folder, patterns in ((self.data_dir, names), (self.logs, ("*",))):
+            for pattern in patterns:
+                yield from (path for path in folder.glob(pattern) if path.is_file())
+
+
+def keep_to_oneself() -> int | None:
+    """Have this process make files and folders that only its person can read; what was so before, for ``os.umask``.
+
+    None on Windows, where a person's folders are closed to others by what they inherit.
+    """
+    return None if os.name == "nt" else os.umask(OTHERS)

@@ -11,22 +11,23 @@ import queue
 import signal
 import sys
 import threading
+import time
 from concurrent.futures import Future
 from types import FrameType
 
 from app.network import Network
 from app.options import Options
 from app.quitter import Quitter
-from app.startup import Program, choose_model, could_not_load, opened, start_engine
+from app.startup import Choice, Program, choose_model, could_not_load, opened, start_engine
 from app.token_store import TokenStore
 from engine.engine import Engine
-from engine.errors import MillmError
-from engine.library.records import ModelRecord
+from engine.errors import LoadCancelled, MillmError, ModelBusy
 from engine.models.shelf import LoadedModel
 
 log = logging.getLogger(__name__)
 
 SERVER_START_SECONDS = 30.0
+BUSY_SECONDS = 0.2
 STOP = "stop"
 LOADED = "loaded"
 
@@ -90,7 +91,7 @@ def _serve(program: Program, quitter: Quitter, wishes: Wishes) -> int:
     # Not on this thread: a keyring may ask somebody to unlock it, and here nobody may be there.
     threading.Thread(target=_use_network, args=(program,), name="network", daemon=True).start()
     engine = quitter.engine = start_engine(program)
-    record = choose_model(program, engine, restore=True)
+    choice = choose_model(program, engine, restore=True)
 
     from server.thread import ServerThread
 
@@ -98,13 +99,20 @@ def _serve(program: Program, quitter: Quitter, wishes: Wishes) -> int:
     server.start()
     address = server.wait_ready(SERVER_START_SECONDS)
     program.instance.set_port(_port_of(address))
-    if record is not None and not wishes.stopping:
-        failure = _load(engine, record, wishes)
+    if choice is not None and not wishes.stopping:
+        failure = _load(engine, choice, wishes)
         if failure is not None:
-            _complain(could_not_load(record, failure))
-            return 1
+            line = could_not_load(choice.record, failure)
+            _complain(line)
+            # What a client does to the load is no reason to end what others use, nor is a model nobody named.
+            if choice.named and not isinstance(failure, LoadCancelled):
+                return 1
+            log.warning("%s", line)
+        elif program.settings.RESTORE_LAST and not wishes.stopping:
+            _put_back(engine)
     if not wishes.stopping:
-        print(f"Serving {record.name if record else 'no model'} at {address}", flush=True)
+        resident = engine.shelf.resident
+        print(f"Serving {resident.record.name if resident else 'no model'} at {address}", flush=True)
         program.logs.speak()
         while wishes.wait() != STOP:
             pass
@@ -112,12 +120,25 @@ def _serve(program: Program, quitter: Quitter, wishes: Wishes) -> int:
     return 0
 
 
-def _load(engine: Engine, record: ModelRecord, wishes: Wishes) -> MillmError | None:
+def _load(engine: Engine, choice: Choice, wishes: Wishes) -> MillmError | None:
     """Load and wait, unless a signal comes first; the error of a load that failed."""
-    try:
-        future: Future[LoadedModel] = engine.loader.load(record.id)
-    except MillmError as error:
-        return error
+    future: Future[LoadedModel] | None = None
+    refused: MillmError | None = None
+    while future is None:
+        if not choice.named and engine.shelf.resident is not None:
+            # A client was quicker, the port being open already; what it asked for is wanted more than the last.
+            return None
+        try:
+            future = engine.loader.load(choice.record.id)
+        except ModelBusy as error:
+            if not engine.loader.busy and error.message == getattr(refused, "message", None):
+                return error
+            refused = error
+            if wishes.stopping:
+                return None
+            time.sleep(BUSY_SECONDS)
+        except MillmError as error:
+            return error
     future.add_done_callback(lambda _: wishes.say(LOADED))
     if wishes.wait() == STOP:
         return None
@@ -125,6 +146,15 @@ def _load(engine: Engine, record: ModelRecord, wishes: Wishes) -> MillmError | N
     if failure is None or isinstance(failure, MillmError):
         return failure
     raise failure
+
+
+def _put_back(engine: Engine) -> None:
+    """What was attached to the model and chosen for it last; nothing of it steers yet."""
+    outcome = engine.standing.put_back()
+    if words := outcome.in_words():
+        log.info("%s", words)
+    for problem in outcome.problems:
+        log.warning("%s", problem)
 
 
 def _use_network(program: Program) -> None:

@@ -39,7 +39,11 @@ class Settings(BaseSettings, EngineSettings, ServerSettings):
         "INFO", description="Least severity that is logged."
     )
     LOG_FORMAT: Literal["console", "json"] = Field("console", description="How log lines are written.")
-    RESTORE_LAST: bool = Field(True, description="Load the model used last when the window opens.")
+    RESTORE_LAST: bool = Field(
+        True,
+        description="Load the model used last when the window opens, and put back its SAEs, what steered (switched "
+        "off) and the chat. `serve` loads it either way.",
+    )
     PROXY: str | None = Field(
         None,
         description="Proxy for the hub and for the demo model, such as http://proxy.example.org:3128. Without one the "

@@ -1,7 +1,8 @@
 """The start, in order, for every command that works on a data directory.
 
-1. The environment that must stand before heavy imports (``app.environment``, from the entry point's first lines).
-2. The data directory: found, made, proved writable (``app.paths``).
+1. The environment that must stand before heavy imports (``app.environment``, from the entry point's first lines), and
+   how many files may be open.
+2. The data directory: found, made, proved writable, closed to others (``app.paths``).
 3. The settings: command line, environment, file, defaults (``app.settings``).
 4. Logs and crash reports, from here on into the data directory (``app.logs``, ``app.crash``).
 5. The claim: one process per data directory (``app.instance``).
@@ -15,15 +16,16 @@ Each step that fails raises a typed error with what to do; :func:`opened` then u
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
-from app import about, crash, logs
+from app import about, crash, environment, logs
 from app.demo.pack import SMOLLM2, Places
 from app.instance import Instance
 from app.options import Options
-from app.paths import ENVIRONMENT_NAME, Paths
+from app.paths import ENVIRONMENT_NAME, Paths, keep_to_oneself
 from app.settings import Settings, load_settings, unknown_names
 from app.token_store import VARIABLES as TOKEN_NAMES
 from engine.config import EngineSettings
@@ -55,7 +57,10 @@ def opened(options: Options) -> Iterator[Program]:
     Raises:
         DataDirectoryUnusable, SettingsInvalid, DataDirectoryInUse, LibraryUnusable: with what to do.
     """
+    environment.allow_open_files()
     with ExitStack() as undo:
+        if (former := keep_to_oneself()) is not None:
+            undo.callback(os.umask, former)
         paths = Paths.find(options.data_dir)
         paths.prepare()
         settings = settings_of(options, paths)
@@ -86,7 +91,15 @@ def start_engine(program: Program, settings: EngineSettings | None = None) -> En
     return engine
 
 
-def choose_model(program: Program, engine: Engine, *, restore: bool) -> ModelRecord | None:
+@dataclass(frozen=True)
+class Choice:
+    """The model to begin with. ``named``: a person named it, so that nothing may take its place."""
+
+    record: ModelRecord
+    named: bool
+
+
+def choose_model(program: Program, engine: Engine, *, restore: bool) -> Choice | None:
     """The model to load at the start: ``--model``, else AUTO_LOAD_MODEL, else the one used last, else the demo model.
 
     Args:
@@ -96,15 +109,15 @@ def choose_model(program: Program, engine: Engine, *, restore: bool) -> ModelRec
         ModelNotFound, AmbiguousModelName: for a name given by a person; what they asked for is never replaced.
     """
     if program.options.model is not None:
-        return _named(engine, program.options.model, "--model")
+        return Choice(_named(engine, program.options.model, "--model"), named=True)
     if program.settings.AUTO_LOAD_MODEL:
-        return _named(engine, program.settings.AUTO_LOAD_MODEL, "AUTO_LOAD_MODEL")
+        return Choice(_named(engine, program.settings.AUTO_LOAD_MODEL, "AUTO_LOAD_MODEL"), named=True)
     if restore and (last := program.library.models.last_used()) is not None:
-        return last
+        return Choice(last, named=False)
     demo = program.library.models.by_name(SMOLLM2.model_name)
     places = Places.of(program.paths, SMOLLM2)
     if demo is not None and demo.source is ModelSource.DEMO and places.whole(places.checkpoint):
-        return demo
+        return Choice(demo, named=False)
     return None
 
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 import logging
 import time
 from concurrent.futures import CancelledError
+from typing import Literal
 
+from engine.actions.downloading.finding import HubFinder
 from engine.actions.downloading.models import ModelDownloads
 from engine.actions.downloading.saes import SaeDownloads
 from engine.actions.downloading.workers import Workers
@@ -18,8 +20,9 @@ from engine.actions.lock import SteeringLock
 from engine.actions.model_files import FOLDER as MODELS_FOLDER
 from engine.actions.model_files import ModelFolder
 from engine.actions.models import ModelActions
-from engine.actions.saes.actions import FOLDER as SAES_FOLDER
 from engine.actions.saes.actions import SaeActions
+from engine.actions.saes.files import FOLDER as SAES_FOLDER
+from engine.actions.standing import Standing
 from engine.actions.steering.circuits import CircuitActions
 from engine.actions.steering.clusters import ClusterActions
 from engine.actions.steering.lost import end_what_lost_its_place
@@ -27,8 +30,8 @@ from engine.actions.steering.profiles import ProfileActions
 from engine.actions.sweeping import SweepActions
 from engine.breaker import HUB, CircuitBreaker
 from engine.config import EngineSettings
-from engine.errors import RequestCancelled
-from engine.events import EventBus
+from engine.errors import LibraryUnusable, RequestCancelled
+from engine.events import EventBus, LibraryStateChanged
 from engine.generation.scheduler import Scheduler
 from engine.generation.service import GenerationService
 from engine.generation.worker import EngineThread
@@ -51,8 +54,10 @@ class Engine:
         loader: Loads and unloads them.
         models: Everything that is done with models: downloads, imports, loads, removals.
         sae_downloads: Fetches SAEs from the hub.
+        hub: Searches the hub, and fetches models with SAEs that belong to them.
         saes: Imports, attaches and hand-steers SAEs.
         profiles, clusters, circuits: Manage what steers under a name.
+        standing: Keeps what was attached to each model, and puts it back.
         sweeps: Runs the same prompts at several intensities.
         experiments: Keeps comparisons of plain and steered answers.
         desk: What steers live.
@@ -65,6 +70,7 @@ class Engine:
         self.settings = settings
         self.library = library
         self.events = EventBus()
+        library.listen(self._library_changed)
         self.breakers = {HUB: CircuitBreaker(HUB)}
         self.shelf = ModelShelf(library.models)
         self.desk = SteeringDesk(self.events)
@@ -102,15 +108,17 @@ class Engine:
         )
         self._workers = Workers(settings.MAX_DOWNLOAD_WORKERS)
         hub = HubClient(self.breakers[HUB], lambda: settings.HF_HUB_OFFLINE)
-        folder = ModelFolder(library.path.parent / MODELS_FOLDER)
+        folder = ModelFolder(library.path.parent / MODELS_FOLDER, library.state)
         downloads = ModelDownloads(library, self.events, hub, folder, self._workers)
         self.models = ModelActions(library, self.events, self.shelf, self.loader, hub, folder, downloads)
         self.sae_downloads = SaeDownloads(
             library, self.events, hub, library.path.parent / SAES_FOLDER, self._workers, self.saes.adopt
         )
+        self.hub = HubFinder(hub, self.models, self.sae_downloads)
         self.profiles = ProfileActions(settings, library, self.desk, self.events, lock)
         self.clusters = ClusterActions(settings, library, self.desk, self.events, lock, self.profiles)
         self.circuits = CircuitActions(settings, library, self.desk, self.events, lock)
+        self.standing = Standing(library, self.desk, self.shelf, self.events, self.saes, self.profiles, self.circuits)
         self.sweeps = SweepActions(self.saes.rooms, self.generation)
         self.experiments = ExperimentActions(library, self.events)
         self._running = False
@@ -123,6 +131,10 @@ class Engine:
         self.sae_downloads.sweep()
         self._thread.start()
         self._running = True
+
+    def _library_changed(self, error: LibraryUnusable | None) -> None:
+        state: Literal["well", "lost"] = "well" if error is None else "lost"
+        self.events.publish(LibraryStateChanged(state, None if error is None else error.one_line()))
 
     def _rest(self) -> None:
         """Nothing has been asked for a while: memory that torch only keeps for reuse goes back to the driver."""
@@ -167,6 +179,7 @@ class Engine:
         deadline = time.monotonic() + timeout
         ending = RequestCancelled("The program is closing.")
         self.loader.stop()
+        self.standing.stop()
         self.sweeps.runs.stop()
         # Their threads are daemons and what they have fetched is kept, so nobody waits for a socket that hangs.
         self._workers.stop(0.2)

@@ -6,8 +6,47 @@ maps a code to a status. A message says what was asked and what is possible; ``r
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
 from typing import Any, ClassVar
+
+_SHOWN_CHARACTERS = 40
+_SHOWN_DIGITS = 20
+_SECRET = re.compile(
+    r"^(messages|extra_messages|prompts?|stop|input|text|system)\b"
+    r"|(^|[._-])(api_?key|key|(hf_?|access_?)?token|secret|password|authorization)$",
+    re.IGNORECASE,
+)
+
+
+def described(value: object, name: str = "") -> str:
+    """What was received in place of something else, in a few words of JSON: its type, and itself where it is short.
+
+    Args:
+        name: The field's path; what somebody says, and a key, token or password, is never repeated.
+    """
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case int():
+            # More digits than this are not even turned into text: Python refuses that beyond 4,300.
+            return f"the number {value}" if abs(value) < 10**_SHOWN_DIGITS else "a number of very many digits"
+        case float():
+            return f"the number {value!r}"
+        case str():
+            if not value:
+                return "an empty string"
+            if len(value) > _SHOWN_CHARACTERS or _SECRET.search(name):
+                return f"a string of {len(value)} characters"
+            return f"the string {json.dumps(value, ensure_ascii=False)}"
+        case list() | tuple():
+            return f"a list of {len(value)} items" if len(value) != 1 else "a list of 1 item"
+        case Mapping():
+            return f"an object with {len(value)} keys" if len(value) != 1 else "an object with 1 key"
+    return f"a {type(value).__name__}"
 
 
 class MillmError(Exception):
@@ -253,6 +292,18 @@ class LibraryUnusable(MillmError):
     """The database cannot be opened or was made by a newer version."""
 
     code = "library_unusable"
+
+
+class LibraryFull(LibraryUnusable):
+    """The database's disk has no room for a change; what was asked for did not happen."""
+
+    code = "insufficient_disk"
+
+
+class LibraryLost(LibraryUnusable):
+    """While the program runs, its database was deleted, replaced or damaged: nothing is confirmed any more."""
+
+    code = "library_lost"
 
 
 class PortInUse(MillmError):

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 log = logging.getLogger(__name__)
 
@@ -121,6 +121,17 @@ class ModelsChanged(Event):
     """Rows of the model library were added, renamed or removed."""
 
     name: ClassVar[str] = "models:changed"
+
+
+@dataclass(frozen=True)
+class LibraryStateChanged(Event):
+    """The database was found to be lost or damaged (``state`` ``lost``, with what to do in ``error``), or is well again
+    (``well``). While it is lost no change is kept.
+    """
+
+    name: ClassVar[str] = "library:state"
+    state: Literal["well", "lost"]
+    error: str | None = None
 
 
 @dataclass(frozen=True)
@@ -287,6 +298,9 @@ class RequestRecorded(Event):
     body. ``at`` is ISO 8601, UTC. ``side_call`` says what a chat client asked for beside the conversation (``title``,
     ``tags`` …), None for what a person asked. ``tokens_per_second`` counts from the first token on. ``error`` is a
     code.
+    ``steering`` is the report, of an answer that changed on its way with ``steering_path`` beside it: each steering as
+    ``{choice, token, steering}``, with the token it began at (0: while the prompt was read).
+    ``only_persistence``: every edge of the circuit whose ``rung`` it is; None without a rung.
     ``cut_short``: the client left, or the server stopped, before the last byte.
     """
 
@@ -305,7 +319,9 @@ class RequestRecorded(Event):
     backend: str | None = None
     mode: str | None = None
     steering: str | None = None
+    steering_path: tuple[Mapping[str, Any], ...] = ()
     rung: int | None = None
+    only_persistence: bool | None = None
     ignored_fields: tuple[str, ...] = ()
     prompt_tokens: int | None = None
     completion_tokens: int | None = None

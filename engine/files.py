@@ -1,9 +1,10 @@
-"""Opening a file of the person's own: whatever is found under a name, opening it never waits."""
+"""A person's own files: whatever is found under a name, opening it never waits; what is written is written whole."""
 
 from __future__ import annotations
 
 import errno
 import os
+import shutil
 import stat
 from pathlib import Path
 from typing import BinaryIO
@@ -30,6 +31,34 @@ def open_file(path: Path) -> BinaryIO:
         return os.fdopen(handle, "rb")
     except BaseException:
         os.close(handle)
+        raise
+
+
+def write_text(path: Path, text: str) -> None:
+    """Put ``text`` into the file at ``path``, its line ends as they are. As :func:`write_file`."""
+    write_file(path, text.encode("utf-8"))
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """Put ``data`` into the file at ``path``; it is on the disk when this returns.
+
+    What is there is replaced at one go, or stays as it is: a full disk leaves no half of a file. A link is followed.
+    Raises OSError, and :class:`NoOrdinaryFile` where something else has that name.
+    """
+    place = path.resolve()
+    if place.exists() and not place.is_file():
+        raise NoOrdinaryFile(path)
+    beside = place.with_name(f".{place.name[:200]}.{os.getpid()}.new")
+    try:
+        with beside.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        if place.exists():
+            shutil.copymode(place, beside)
+        os.replace(beside, place)
+    except BaseException:
+        beside.unlink(missing_ok=True)
         raise
 
 

@@ -6,11 +6,13 @@ import logging
 import re
 from collections.abc import Awaitable, Callable
 from typing import Any
+from urllib.parse import urlparse
 
-from quart import Quart, Response, has_request_context, request, websocket
+from quart import Quart, Request, Response, has_request_context, request, websocket
 from quart.wrappers import Response as QuartResponse
 from werkzeug.exceptions import HTTPException
 from werkzeug.exceptions import MethodNotAllowed as WrongMethod
+from werkzeug.routing import WebsocketMismatch
 
 from engine.engine import Engine
 from engine.errors import InvalidParameter, MillmError, NotFound
@@ -49,7 +51,7 @@ def create_app(engine: Engine, settings: ServerSettings, requests: RequestLog | 
     # The default cuts any answer after a minute. How long an answer may take is the client's business.
     app.config["RESPONSE_TIMEOUT"] = None
     exchanges = Exchanges(app.asgi_app, requests)
-    app.asgi_app = _single_slashes(exchanges)  # type: ignore[method-assign, assignment]
+    app.asgi_app = _readable(_single_slashes(exchanges))  # type: ignore[method-assign, assignment]
     context = ServerContext(engine, settings, exchanges)
     app.extensions[EXTENSION] = context
     _add_guards(app, settings)
@@ -85,6 +87,40 @@ def _single_slashes(asgi: Asgi) -> Asgi:
     return door
 
 
+def _readable(asgi: Asgi) -> Asgi:
+    """``asgi`` behind a door that blots out what the framework fails on before any guard or handler of ours.
+
+    That is a Host no host can have, by IDNA (an empty label, one of 64 letters): a blank one is refused by the guards
+    like any other that is not ours. And it is a target that is neither a path nor a URL: it leads nowhere.
+    """
+
+    async def door(scope: dict[str, Any], receive: Any, send: Any) -> None:
+        headers = scope.get("headers", [])
+        if any(name.lower() == b"host" and not _is_host(value) for name, value in headers):
+            blotted = [(name, b"" if name.lower() == b"host" else value) for name, value in headers]
+            scope = {**scope, "headers": blotted}
+        if "path" in scope and not _is_target(scope["path"]):
+            scope = {**scope, "path": "/?"}
+        await asgi(scope, receive, send)
+
+    return door
+
+
+def _is_target(path: str) -> bool:
+    try:
+        return path.startswith("/") or bool(path and urlparse(path).path)
+    except ValueError:
+        return False
+
+
+def _is_host(value: bytes) -> bool:
+    try:
+        value.decode("latin-1").lower().encode("idna")
+    except UnicodeError:
+        return False
+    return True
+
+
 def _add_guards(app: Quart, settings: ServerSettings) -> None:
     guards = Guards(settings)
 
@@ -93,6 +129,11 @@ def _add_guards(app: Quart, settings: ServerSettings) -> None:
         exchange = current_exchange()
         exchange.route = None if request.url_rule is None else path_template(request.url_rule.rule)
         exchange.check()
+        if _two_lengths(request):
+            raise InvalidParameter(
+                "The request has a Content-Length and a Transfer-Encoding: where it ends cannot be told.",
+                remedy="Send one of the two.",
+            )
         return guards.check(request)
 
     @app.before_websocket
@@ -104,16 +145,20 @@ def _add_guards(app: Quart, settings: ServerSettings) -> None:
 
     @app.after_request
     async def read_to_the_end(response: QuartResponse) -> QuartResponse:
-        if isinstance(request.body, LingeringBody):
-            # Read what the client is still sending, or the connection is reset: it never gets to see this answer, or
-            # loses its next request.
-            await request.body.discard_rest()
+        whole = not isinstance(request.body, LingeringBody) or await request.body.discard_rest()
+        if not whole or _two_lengths(request):
+            response.headers["Connection"] = "close"
         return response
 
     @app.after_request
     async def cors(response: QuartResponse) -> QuartResponse:
         guards.add_cors(request, response)
         return response
+
+
+def _two_lengths(request: Request) -> bool:
+    """Whether two readers of ``request`` may find two ends of it, as smugglers of requests want (RFC 9112 §6.1)."""
+    return "Content-Length" in request.headers and "Transfer-Encoding" in request.headers
 
 
 def _add_error_handlers(app: Quart) -> None:
@@ -142,11 +187,15 @@ def _add_error_handlers(app: Quart) -> None:
 
 def _translated(error: HTTPException) -> MillmError:
     """An HTTP error that the framework raised, as one of ours."""
+    if isinstance(error, WebsocketMismatch) and not has_request_context():
+        return InvalidParameter(
+            f"{_path()[:200]!r} does not speak WebSocket.", remedy="Send a plain request; events are at /api/events."
+        )
     match error.code:
         case 404:
             return NotFound(f"There is nothing at {_path()[:200]!r}.")
         case 405:
-            return MethodNotAllowed(f"{_path()[:200]!r} does not take {request.method}.")
+            return MethodNotAllowed(f"{_path()[:200]!r} does not take {_method()}.")
         case 413:
             return PayloadTooLarge("The request's body is too long.")
         case code if code is not None and code < 500:
@@ -160,6 +209,11 @@ async def _respond(error: MillmError, *, while_generating: bool = False) -> Resp
     notes = current_exchange().notes
     notes.error, notes.param = error.code, error.param
     return Response(sse.dump(answer.body), answer.status, {**answer.headers, "Content-Type": "application/json"})
+
+
+def _method() -> str:
+    """The method asked for; a WebSocket begins with a GET."""
+    return request.method if has_request_context() else "GET"
 
 
 def _path() -> str:

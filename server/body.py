@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from codecs import BOM_UTF8
 from typing import Any, TypeVar
 
@@ -13,7 +14,7 @@ from quart import Request
 from quart.wrappers.request import Body
 from werkzeug.exceptions import RequestEntityTooLarge
 
-from engine.errors import InvalidParameter
+from engine.errors import InvalidParameter, described
 from server.errors import PayloadTooLarge, RequestTimedOut
 
 M = TypeVar("M", bound=BaseModel)
@@ -29,16 +30,24 @@ _WORDING = {
 }
 """Our words where pydantic's speak of Python."""
 
+_NOTHING_RECEIVED = ("missing", "extra_forbidden")
+"""Complaints about the field itself, whose value is none or the object around it."""
+
 BODY_TIMEOUT_S = 300.0
-LINGER_S = 5.0
-"""How long a refused upload is read to its end, so that the client gets to read the refusal."""
+LARGE_BODY_BYTES = 256 * 1024
+"""Above this a body is checked off the loop: megabytes of JSON take seconds, and every stream would stand still."""
+
+MAX_CONTAINERS = 250_000
+"""Objects and lists in one body: a thousand inputs of token ids, or a hundred thousand messages, have fewer."""
+
+_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
+REST_S = 0.2
+"""How long the rest of a body nobody reads may take, so that its client can use the connection again. After that the
+answer ends the connection (see ``connections.py``)."""
 
 
 class LingeringBody(Body):
-    """Quart's body that can also be thrown away as it comes in.
-
-    Answering while the client still writes makes the system reset the connection, and the client never sees the answer.
-    """
+    """Quart's body that can also be thrown away as it comes in."""
 
     def __init__(self, expected_content_length: int | None, max_content_length: int | None) -> None:
         super().__init__(expected_content_length, max_content_length)
@@ -60,13 +69,14 @@ class LingeringBody(Body):
         if not self._appending:
             self._received.set()
 
-    async def discard_rest(self) -> None:
-        """Read on without keeping anything until the client has sent all, for at most ``LINGER_S`` seconds."""
+    async def discard_rest(self) -> bool:
+        """Read on without keeping anything; whether the client has sent all within ``REST_S`` seconds."""
         self._discarding = True
         self.clear()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(LINGER_S):
+            async with asyncio.timeout(REST_S):
                 await self._received.wait()
+        return self._received.is_set()
 
 
 class ServerRequest(Request):
@@ -100,13 +110,27 @@ def parse_object(raw: bytes) -> dict[str, Any]:
     afterwards. Nesting is bounded by the parser at 200 levels. A byte order mark, which Windows' tools put before text,
     is passed over.
     """
+    _check_containers(raw)
     try:
         value = from_json(raw.removeprefix(BOM_UTF8), allow_inf_nan=True)
     except ValueError as error:
         raise InvalidParameter(f"The request's body is not valid JSON: {error}.") from None
     if not isinstance(value, dict):
-        raise InvalidParameter("The request's body must be a JSON object.")
+        raise InvalidParameter(f"The request's body must be a JSON object; received {described(value)}.")
     return value
+
+
+def _check_containers(raw: bytes) -> None:
+    """Refuse a body of millions of empty objects: it is read in one step, and takes twenty times its size in memory."""
+    if raw.count(b"{") + raw.count(b"[") <= MAX_CONTAINERS:
+        return
+    bare = _STRING.sub(b"", raw)
+    count = bare.count(b"{") + bare.count(b"[")
+    if count > MAX_CONTAINERS:
+        raise InvalidParameter(
+            f"The request's body holds {count:,} objects and lists; at most {MAX_CONTAINERS:,} are read.",
+            remedy="Send it in several requests.",
+        )
 
 
 def refuse_non_json_numbers(raw: bytes) -> None:
@@ -127,11 +151,14 @@ def validate(schema: type[M], body: dict[str, Any]) -> M:
 
 
 def invalid_parameter(error: ValidationError) -> InvalidParameter:
-    """The first of a validation's complaints as the contract words it. It never quotes the value."""
-    complaints = [
-        (".".join(map(str, c["loc"])), _WORDING.get(c["type"], c["msg"]))
-        for c in error.errors(include_url=False, include_context=False, include_input=False)
-    ]
+    """The first of a validation's complaints as the contract words it, with what was received in a few words."""
+    complaints = []
+    for complaint in error.errors(include_url=False, include_context=False):
+        place = ".".join(map(str, complaint["loc"]))
+        message = _WORDING.get(complaint["type"], complaint["msg"])
+        if complaint["type"] not in _NOTHING_RECEIVED:
+            message = f"{message}; received {described(complaint['input'], place)}"
+        complaints.append((place, message))
     param, message = complaints[0]
     more = len(complaints) - 1
     tail = f" (and {more} more validation error{'s' if more > 1 else ''})" if more else ""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import BaseModel, Field
 
 
@@ -17,7 +19,11 @@ class ServerSettings(BaseModel):
         description="Host names answered on a loopback bind; guards against DNS rebinding.",
     )
     MAX_BODY_BYTES: int = Field(32 * 1024 * 1024, ge=1024, description="Largest request body.")
+    MAX_EVENT_SOCKETS: int = Field(32, ge=0, description="Clients at the event socket at once; past it 503.")
     IGNORE_OFFERED_TOOLS: bool = Field(
         False, description="Answer a chat that offers tools without them, instead of refusing it; the header says so."
+    )
+    REPORT_CHUNKS: Literal["closing", "separate"] = Field(
+        "closing", description="Where a stream tells what steered it: on the last chunk with a choice, or in its own."
     )
     IGNORED_FIELDS_HEADER_MAX_BYTES: int = Field(1024, ge=64, description="Longest X-miLLM-Ignored-Fields value.")

@@ -1,4 +1,4 @@
-"""What the routes share: the engine, the settings, the register of requests and three pools for work that blocks."""
+"""What the routes share: the engine, the settings, the register of requests and the pools for work that blocks."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ DISTRIBUTION = "millm-desktop"
 QUICK_THREADS = 4
 LOAD_THREADS = 64
 MANAGEMENT_THREADS = 8
+PREPARING_THREADS = 16
 
 
 class ServerContext:
     """Shared by the routes of one app; owned by whoever made the app.
 
-    Short work (look-ups, tokenizing), loads and downloads, and changes to what steers have pools of their own, so that
-    none holds up another. An answer that waits for its model takes no thread.
+    Look-ups, what makes tokens of requests, loads and downloads, and changes to what steers have pools of their own, so
+    that none holds up another. An answer that waits for its model takes no thread.
     """
 
     def __init__(self, engine: Engine, settings: ServerSettings, exchanges: Exchanges) -> None:
@@ -38,11 +39,20 @@ class ServerContext:
         exchanges.on_end(self.metrics.answered)
         self._quick = ThreadPoolExecutor(QUICK_THREADS, thread_name_prefix="server-quick")
         self._loads = ThreadPoolExecutor(LOAD_THREADS, thread_name_prefix="server-load")
+        # A template that does not end, or megabytes of text, must not keep the server's own reports waiting.
+        self._preparing = ThreadPoolExecutor(PREPARING_THREADS, thread_name_prefix="server-preparing")
         self._changes = ThreadPoolExecutor(MANAGEMENT_THREADS, thread_name_prefix="server-management")
 
     async def quick(self, call: Callable[[], T]) -> T:
         """Run ``call`` (milliseconds) off the loop, for the current request."""
         return await current_exchange().wait_for(asyncio.get_running_loop().run_in_executor(self._quick, call))
+
+    async def prepare(self, call: Callable[[], T]) -> T:
+        """Run ``call``, which makes tokens of what the current request holds, off the loop.
+
+        Milliseconds as a rule; as long as a chat template or a text as long as the window may take.
+        """
+        return await current_exchange().wait_for(asyncio.get_running_loop().run_in_executor(self._preparing, call))
 
     async def aside(self, call: Callable[[], T]) -> T:
         """Run ``call`` off the loop for no request in particular."""
@@ -64,6 +74,7 @@ class ServerContext:
         self.metrics.close()
         self._quick.shutdown(wait=False, cancel_futures=True)
         self._loads.shutdown(wait=False, cancel_futures=True)
+        self._preparing.shutdown(wait=False, cancel_futures=True)
         self._changes.shutdown(wait=False, cancel_futures=True)
 
 

@@ -39,6 +39,7 @@ parts in braces are filled in at the time.
 | Answers are very slow | Another program uses the processor, or `CPU_THREADS` is above the number of cores. |
 | Steered text falls apart | The dial is past the cliff: turn it down until it adds under 0.35 of the typical norm. |
 | The dial changes nothing | Look at the bar: steering may be switched off, or the request may bring its own. |
+| Changes are not kept | `/api/health/detailed` and the window say whether the database was lost or its disk is full. |
 | Nothing of this helps | `python -m app doctor`, and `logs/millm.log` and `logs/crash-*.txt` in the data directory. |
 
 ## Codes

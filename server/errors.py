@@ -69,6 +69,12 @@ class HostNotAllowed(MillmError):
     code = "host_not_allowed"
 
 
+class TooManyEventSockets(MillmError):
+    """``MAX_EVENT_SOCKETS`` clients listen to the events already."""
+
+    code = "too_many_event_sockets"
+
+
 class ServerStopping(MillmError):
     """The server is being stopped while the request is under way."""
 
@@ -122,6 +128,7 @@ ERROR_TABLE: Mapping[str, ErrorSpec] = MappingProxyType(
         "host_not_allowed": ErrorSpec(403),
         # queue and generation
         "queue_full": _server(503, retry_after=5),
+        "too_many_event_sockets": _server(503, retry_after=5),
         "request_cancelled": _server(503, retry_after=5),
         "server_stopping": _server(503, retry_after=10),
         "server_error": _server(500),
@@ -181,6 +188,7 @@ ERROR_TABLE: Mapping[str, ErrorSpec] = MappingProxyType(
         "data_directory_unusable": _server(500),
         "data_directory_in_use": _server(500),
         "library_unusable": _server(500),
+        "library_lost": _server(500),
         "settings_invalid": _server(500),
         "unsafe_binding": _server(500),
         "port_in_use": ErrorSpec(409),

@@ -138,7 +138,15 @@ TABLE: Mapping[str, Rule] = MappingProxyType(
         "presence_penalty": _H,
         "repetition_penalty": _H,
         "repeat_penalty": _H,
-        "logit_bias": _text_only({}, embeddings=Use.REFUSED, neutral=({},), remedy=_ONE_TOKEN),
+        # With logprobs and a cap of one it is how classifiers are asked; a set of candidates leaves it nothing to do.
+        "logit_bias": _both(
+            Use.HONOURED,
+            embeddings=Use.REFUSED,
+            neutral=({},),
+            refused_when=lambda value, body: body.get("allowed_token_ids") is not None and value != {},
+            when="`allowed_token_ids` is sent",
+            remedy="Send one of the two.",
+        ),
         "seed": _TEXT_ONLY,
         # how many, how long
         "n": _text_only(1, embeddings=Use.REFUSED, neutral=(1,), remedy=_ONE_TOKEN),

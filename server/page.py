@@ -62,6 +62,5 @@ def register(app: Quart, context: ServerContext) -> None:
             {
                 "Content-Type": "text/html; charset=utf-8",
                 "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'",
-                "X-Content-Type-Options": "nosniff",
             },
         )

@@ -16,7 +16,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from engine.events import RequestRecorded
-from engine.generation.request import Delta, RequestFailed, RequestFinished, TextDelta
+from engine.generation.request import ChoiceFinished, Delta, RequestFailed, RequestFinished, TextDelta
+from engine.steering.path import SteeringPath
 
 LIMIT = 500
 """Requests that are remembered."""
@@ -33,6 +34,8 @@ class RequestNotes:
 
     Attributes:
         model: The name the library has it under.
+        steering_path: Of choices whose steering changed while they were written, each steering with the token it began
+            at (0: the prompt): ``{choice, token, steering}``.
         first_token_at, last_at: ``time.monotonic()`` of the first text and of the end.
     """
 
@@ -42,7 +45,9 @@ class RequestNotes:
     backend: str | None = None
     mode: str | None = None
     steering: str | None = None
+    steering_path: tuple[dict[str, Any], ...] = ()
     rung: int | None = None
+    only_persistence: bool | None = None
     ignored_fields: tuple[str, ...] = ()
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
@@ -67,8 +72,24 @@ class RequestNotes:
             self.seconds_queued = delta.seconds_queued
             self.seconds_to_first_token = delta.seconds_to_first_token
             self.steering, self.rung = delta.steering.text(), delta.rung
+            self.only_persistence = None if delta.rung is None else delta.steering.only_persistence
+        elif isinstance(delta, ChoiceFinished):
+            self._walked(delta.index, delta.path)
         elif isinstance(delta, RequestFailed):
             self.error, self.param = delta.error.code, delta.error.param
+            if delta.paths:
+                # What was written before the end was written under it.
+                self.steering, self.rung = delta.steering.text(), delta.rung
+            done = {step["choice"] for step in self.steering_path}
+            for index, path in delta.paths.items():
+                if index not in done:
+                    self._walked(index, path)
+
+    def _walked(self, choice: int, path: SteeringPath) -> None:
+        """Note each steering of a choice that was turned on its way."""
+        if path.turns:
+            steps = ({"choice": choice, "token": step.token, "steering": step.report.text()} for step in path.steps)
+            self.steering_path = (*self.steering_path, *steps)
 
     @property
     def tokens_per_second(self) -> float | None:
@@ -154,7 +175,9 @@ _FROM_NOTES = (
     "backend",
     "mode",
     "steering",
+    "steering_path",
     "rung",
+    "only_persistence",
     "ignored_fields",
     "prompt_tokens",
     "completion_tokens",

@@ -12,8 +12,6 @@ import logging
 import socket
 import threading
 
-from hypercorn.asyncio import serve
-from hypercorn.config import Config, Sockets
 from quart import Quart
 
 from engine.engine import Engine
@@ -23,6 +21,7 @@ from server.app import context_of, create_app
 from server.config import ServerSettings
 from server.connections import Connections
 from server.guards import api_key_of, is_loopback
+from server.http1 import SHUTDOWN_GRACE_S, Http1Config
 from server.request_log import RequestLog
 
 log = logging.getLogger(__name__)
@@ -30,10 +29,6 @@ log = logging.getLogger(__name__)
 PROBE_TIMEOUT_S = 0.5
 REQUEST_GRACE_S = 0.3
 """How long routes may take to say goodbye when the server stops."""
-HYPERCORN_GRACE_S = 0.2
-MAX_SOCKET_MESSAGE = 64 * 1024
-KEEP_ALIVE_S = 75
-"""Longer than clients keep idle connections, so that they close first and never write into one being closed."""
 
 
 class ServerThread:
@@ -246,7 +241,7 @@ class _Run:
     async def _until_stopped(self, app: Quart, listener: socket.socket) -> None:
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
-        connections = Connections(loop)
+        connections = Connections(app, Http1Config())
         with self._lock:
             self._loop, self._stop = loop, stop
             if self._stopping:
@@ -254,42 +249,21 @@ class _Run:
         port = listener.getsockname()[1]
         self.address = f"http://{_for_url(self._settings.HOST)}:{port}/v1"
 
-        @app.before_serving
-        async def ready() -> None:
+        await app.startup()
+        taking = asyncio.create_task(connections.take(listener))
+        try:
             self._owner._change(self, "running", address=self.address)
             self.settled.set()
-
-        async def shutdown() -> None:
-            await stop.wait()
+            stopping = asyncio.create_task(stop.wait())
+            # The first ends only when it fails.
+            await asyncio.wait({taking, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if taking.done():
+                taking.result()
             await context_of(app).exchanges.end_all(REQUEST_GRACE_S, connections.abort)
-
-        await serve(app, _Listening(listener), shutdown_trigger=shutdown)
-
-
-class _Listening(Config):
-    """Hypercorn's configuration for a socket that is bound already."""
-
-    def __init__(self, listener: socket.socket) -> None:
-        super().__init__()
-        self._listener = listener
-        self.graceful_timeout = HYPERCORN_GRACE_S
-        self.keep_alive_timeout = KEEP_ALIVE_S
-        self.include_server_header = False
-        # Clients of the event socket have nothing to say.
-        self.websocket_max_message_size = MAX_SOCKET_MESSAGE
-        self.accesslog = None
-        self.errorlog = _hypercorn_log()
-
-    def create_sockets(self) -> Sockets:
-        """The one socket."""
-        return Sockets([], [self._listener], [])
-
-
-def _hypercorn_log() -> logging.Logger:
-    """Hypercorn's own log, without its greeting: the address is announced by us."""
-    logger = logging.getLogger("server.hypercorn")
-    logger.setLevel(logging.WARNING)
-    return logger
+        finally:
+            taking.cancel()
+            await connections.close(SHUTDOWN_GRACE_S)
+            await app.shutdown()
 
 
 def check_binding(settings: ServerSettings, *, insecure: bool) -> None:
@@ -364,7 +338,7 @@ def _finish(loop: asyncio.AbstractEventLoop) -> None:
     for task in tasks:
         task.cancel()
     if tasks:
-        loop.run_until_complete(asyncio.wait(tasks, timeout=HYPERCORN_GRACE_S))
+        loop.run_until_complete(asyncio.wait(tasks, timeout=SHUTDOWN_GRACE_S))
     loop.run_until_complete(loop.shutdown_asyncgens())
     asyncio.set_event_loop(None)
     loop.close()

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest
 
@@ -38,6 +38,7 @@ class HubRepo:
     parameters: int | None = None
     gguf: dict[str, Any] | None = None
     announced: dict[str, int] = field(default_factory=dict)
+    downloads: int = 0
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,10 @@ class StandInHub:
         self.held: dict[str, float] = {}
         """File to the share after which its answers hang until :attr:`let_go` is set."""
         self.ignore_ranges = False
+        self.searches: list[dict[str, list[str]]] = []
+        """The parameters of the searches that arrived."""
+        self.garbage = b""
+        """What a search is answered with instead."""
         self.let_go = threading.Event()
         self.hanging = threading.Event()
         """Set once an answer hangs."""
@@ -146,12 +151,43 @@ def _handler(hub: StandInHub) -> type[BaseHTTPRequestHandler]:
             path = unquote(urlsplit(self.path).path)
             hub.asked.append(Asked(self.command, path, self.headers.get("Range"), self.headers.get("Authorization")))
             parts = path.strip("/").split("/")
-            if parts[:2] == ["api", "models"]:
+            if parts == ["api", "models"]:
+                self._search(parse_qs(urlsplit(self.path).query))
+            elif parts[:2] == ["api", "models"]:
                 self._listing("/".join(parts[2:4]), parts[4:])
             elif len(parts) >= 5 and parts[2] == "resolve":
                 self._file("/".join(parts[:2]), parts[3], "/".join(parts[4:]), with_body)
             else:
                 self._refuse(404, "", "not found")
+
+        def _search(self, asked: dict[str, list[str]]) -> None:
+            hub.searches.append(asked)
+            if hub.statuses.get("api"):
+                self._refuse(hub.statuses["api"].pop(0), "", "a planned failure")
+                return
+            words = asked.get("search", [""])[0].lower().split()
+            wanted = asked.get("pipeline_tag", [None])[0]
+            found = [
+                {
+                    "_id": "1",
+                    "id": name,
+                    "modelId": name,
+                    "downloads": repo.downloads,
+                    "likes": 3,
+                    "gated": "manual" if repo.gated else False,
+                    "lastModified": "2026-03-04T05:06:07.000Z",
+                    **(
+                        {"safetensors": {"parameters": {"F32": repo.parameters}, "total": repo.parameters}}
+                        if repo.parameters
+                        else {}
+                    ),
+                }
+                for name, repo in hub.repos.items()
+                if all(word in name.lower() for word in words) and wanted in (None, repo.pipeline_tag)
+            ]
+            found.sort(key=lambda each: -int(str(each["downloads"])))
+            body = hub.garbage or json.dumps(found[: int(asked["limit"][0])]).encode()
+            self._send(200, body, {"Content-Type": "application/json"})
 
         def _listing(self, repo_id: str, rest: list[str]) -> None:
             if hub.statuses.get("api"):

@@ -11,7 +11,7 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from concurrent.futures import CancelledError, Future
 from typing import Any, TypeVar
 
@@ -63,6 +63,8 @@ class Bridge(QObject):
         self._workers: list[threading.Thread] = []
         self._busy = 0
         self._lock = threading.Lock()
+        self._under_way: dict[Hashable, list[tuple[Callback | None, Callback | None, QObject | None]]] = {}
+        """Who waits for what is under way under a key; of the GUI thread alone."""
         self._call.connect(self._run_posted, Qt.ConnectionType.QueuedConnection)
         self._subscription: Subscription | None = events.subscribe(self._on_event) if events is not None else None
 
@@ -141,6 +143,43 @@ class Bridge(QObject):
                 worker = threading.Thread(target=self._work, name=f"ui-background-{len(self._workers)}", daemon=True)
                 self._workers.append(worker)
                 worker.start()
+
+    def run_once(
+        self,
+        key: Hashable,
+        task: Callable[[], T],
+        on_done: Callable[[T], None] | None = None,
+        on_error: Callable[[Exception], None] | None = None,
+        *,
+        owner: QObject | None = None,
+    ) -> bool:
+        """As :meth:`run_in_background`, but what is under way under ``key`` is not begun again: this one joins it.
+
+        ``key`` says what is done to which thing, the same from every page. Everybody who joined hears the outcome, each
+        ``owner`` once. On the GUI thread. Returns False where the owner waits for this already: a second click.
+        """
+        listeners = self._under_way.get(key)
+        if listeners is not None:
+            if any(each is owner for _, _, each in listeners):
+                return False
+            listeners.append((on_done, on_error, owner))
+            return True
+        self._under_way[key] = [(on_done, on_error, owner)]
+
+        def done(value: T) -> None:
+            for heard, _, each in self._under_way.pop(key):
+                if heard is not None and _alive(_receiver_of(heard, each)):
+                    heard(value)
+
+        def failed(error: Exception) -> None:
+            for _, heard, each in self._under_way.pop(key):
+                if heard is None:
+                    self.failed.emit(error)
+                elif _alive(_receiver_of(heard, each)):
+                    heard(error)
+
+        self.run_in_background(task, done, failed, owner=self)
+        return True
 
     def shutdown(self, timeout: float = 0.5) -> bool:
         """Drop what waits, deliver nothing more, give running tasks ``timeout`` seconds. False if some still run."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import secrets
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from PySide6.QtCore import QObject, Signal
+from PySide6.QtCore import QObject, QTimer, Signal
 
 from engine.engine import Engine
 from engine.errors import MillmError, NotFound
@@ -26,6 +26,9 @@ from ui.words import title_of
 
 __all__ = ["ChatSession", "TurnState"]
 
+KEEP_EVERY_MS = 3000
+"""How much of an answer is lost at most where the program is ended hard."""
+
 
 @dataclass
 class _Turn:
@@ -38,6 +41,13 @@ class _Turn:
     before: list[ChatMessage]
     pens: list[Pen] = field(default_factory=list)
     stop_wanted: bool = False
+    kept: int = 0
+    """Characters that are in the library already; 0 before the first save that holds some of the answer."""
+
+    @property
+    def written(self) -> int:
+        """Characters that are there."""
+        return sum(len(pen.message.content) for pen in self.pens)
 
     @property
     def state(self) -> TurnState:
@@ -75,6 +85,10 @@ class ChatSession(QObject):
         self._discarded = False
         self._saving = False
         self._save_again = False
+        self._closed = False
+        self._keeping = QTimer(self)
+        self._keeping.setInterval(KEEP_EVERY_MS)
+        self._keeping.timeout.connect(self.keep)
         # Held while a row is written, so that the save at closing never makes a second row.
         self._row_lock = threading.Lock()
 
@@ -173,12 +187,14 @@ class ChatSession(QObject):
         turn, self._turn = self._turn, None
         if turn is None:
             return
+        self._closed = True
+        self._keeping.stop()
         for pen in turn.pens:
             pen.close()
         if not any(pen.wrote for pen in turn.pens):
             self.messages = turn.before if turn.question is None else [*turn.before, ChatMessage("user", turn.question)]
         if not self._discarded:
-            self._write(*self._snapshot())
+            self._write(*self._snapshot(), last=True)
 
     def draft_request(self, draft: str, options: ChatOptions, model: str) -> GenerationRequest | None:
         """What sending ``draft`` would ask the engine; with an empty draft, what the last answer was asked with.
@@ -225,7 +241,7 @@ class ChatSession(QObject):
         self.system_prompt = options.system_prompt
         self._turn = turn
         for message, _history, _plain in jobs:
-            pen = Pen(message, self._circuit_names, lambda: self._engine.desk.live_plan, self)
+            pen = Pen(message, self._circuit_names, self)
             pen.grown.connect(self._on_grown)
             pen.moved.connect(self._on_moved)
             pen.ended.connect(self._on_ended)
@@ -272,7 +288,10 @@ class ChatSession(QObject):
         begun = self.state is TurnState.WAITING and self._turn.state is not TurnState.WAITING
         self._set_state(self._turn.state)
         if begun:
-            self._save()
+            # What is written anew stands in the library until there is something in its place.
+            if self._turn.question is not None:
+                self._save()
+            self._keeping.start()
 
     def _on_ended(self) -> None:
         turn = self._turn
@@ -304,6 +323,7 @@ class ChatSession(QObject):
 
     def _end_turn(self) -> None:
         turn, self._turn = self._turn, None
+        self._keeping.stop()
         if turn is not None:
             for pen in turn.pens:
                 pen.inbox.close()
@@ -315,7 +335,42 @@ class ChatSession(QObject):
     def _snapshot(self) -> tuple[str, str, list[StoredMessage]]:
         kept = [m for m in self.messages if any(side.content or side.details.get("finish_reason") for side in m.sides)]
         first = next((m.content for m in kept if m.role == "user"), "")
-        return title_of(first), self.system_prompt, [message.stored() for message in kept]
+        return title_of(first), self.system_prompt, [self._as_far(message).stored() for message in kept]
+
+    def _as_far(self, message: ChatMessage) -> ChatMessage:
+        """``message`` as it is to be kept: what is still being written of it as cut off there."""
+        under_way = {id(pen.message): pen for pen in (self._turn.pens if self._turn else ()) if not pen.done}
+        sides = [under_way[id(side)].so_far() if id(side) in under_way else side for side in message.sides]
+        if not any(id(side) in under_way for side in message.sides):
+            return message
+        return replace(sides[0], plain=sides[1] if len(sides) > 1 else None)
+
+    def keep(self) -> None:
+        """Write what has come of the answer so far, so that it outlives the program; called every few seconds.
+
+        Only the answer's row is written, once the rest stands in the library as it is here.
+        """
+        turn = self._turn
+        if turn is None or self._saving or self._discarded or turn.written <= turn.kept:
+            return
+        first, turn.kept = not turn.kept, turn.written
+        if first or self.conversation_id is None:
+            self._save()
+            return
+        self._saving = True
+        _title, _system, messages = self._snapshot()
+        position, message = len(messages) - 1, messages[-1]
+        self._bridge.run_in_background(
+            lambda: self._write_answer(position, message), self._on_saved, self._on_save_failed, owner=self
+        )
+
+    def _write_answer(self, position: int, message: StoredMessage) -> int | None:
+        """Write one growing answer. From a background thread."""
+        with self._row_lock:
+            # The window may have closed meanwhile, and all of it been written.
+            if self.conversation_id is not None and not self._closed:
+                self._engine.library.conversations.put_message(self.conversation_id, position, message)
+        return self.conversation_id
 
     def _save(self) -> None:
         """Write the conversation in the background; saves never overtake one another."""
@@ -328,10 +383,16 @@ class ChatSession(QObject):
         snapshot = self._snapshot()
         self._bridge.run_in_background(lambda: self._write(*snapshot), self._on_saved, self._on_save_failed, owner=self)
 
-    def _write(self, title: str, system_prompt: str, messages: list[StoredMessage]) -> int | None:
-        """Create, replace or (without messages) remove the row. From any thread; returns its id."""
+    def _write(
+        self, title: str, system_prompt: str, messages: list[StoredMessage], *, last: bool = False
+    ) -> int | None:
+        """Create, replace or (without messages) remove the row. From any thread; returns its id. After the ``last``
+        one, nothing older is written over it.
+        """
         conversations = self._engine.library.conversations
         with self._row_lock:
+            if self._closed and not last:
+                return self.conversation_id
             if self.conversation_id is not None and messages:
                 conversations.replace(self.conversation_id, system_prompt=system_prompt, messages=messages)
             elif self.conversation_id is not None:
@@ -381,12 +442,8 @@ def _submit(
 ) -> list[tuple[PreparedRequest, RequestHandle]]:
     """Prepare all, then queue all, so that they are read and written side by side; or none. For a background thread."""
     prepared = [engine.generation.prepare(request) for request in requests]
-    handles: list[RequestHandle] = []
-    try:
-        for one, pen in zip(prepared, pens, strict=True):
-            handles.append(engine.generation.submit(one, pen.inbox.put))
-    except MillmError:
-        for handle in handles:
-            handle.cancel()
-        raise
+    sinks = [pen.inbox.put for pen in pens]
+    handles = engine.generation.submit_together(list(zip(prepared, sinks, strict=True)))
+    for pen, handle in zip(pens, handles, strict=True):
+        pen.begun(handle)
     return list(zip(prepared, handles, strict=True))

@@ -6,12 +6,18 @@ Evidence is said with the phrases of its rung and with numbers, and with nothing
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 from engine.actions.steering.looking import CircuitView, WantedSae
 from engine.documents.binding import Verdict
 from engine.documents.circuit import CircuitDocument, Edge
-from engine.documents.evidence import is_validated, rung_language
+from engine.documents.evidence import (
+    PERSISTENCE_SENTENCE,
+    evidence_words,
+    is_validated,
+    rung_language,
+    short_evidence_words,
+)
 from engine.documents.verdicts import LayerVerdict
 from engine.library.records import CircuitRecord, ServingMode
 from engine.steering.claims import Claim
@@ -19,6 +25,7 @@ from engine.steering.hazards import Hazard, HazardKind
 from ui.cluster_words import Mark
 from ui.steering_words import place_words, strength
 from ui.widgets.rung_badge import RUNG_TONES
+from ui.words import counted
 
 MOST_REMARKS = 8
 
@@ -31,7 +38,7 @@ def layers_words(layers: Sequence[int]) -> str:
 def circuit_marks(view: CircuitView) -> tuple[Mark, ...]:
     """The state words of a circuit, the phrase of its rung first."""
     record = view.summary.record
-    marks: list[Mark] = [(rung_language(record.rung), RUNG_TONES[record.rung])]
+    marks: list[Mark] = [(short_evidence_words(record.rung, only_persistence(view)), RUNG_TONES[record.rung])]
     return (*marks, *state_marks(view))
 
 
@@ -59,7 +66,7 @@ def state_marks(view: CircuitView) -> tuple[Mark, ...]:
 def circuit_line(view: CircuitView) -> str:
     """A circuit in one line of small print."""
     record = view.summary.record
-    edges = f"{record.edge_count} edge{'' if record.edge_count == 1 else 's'}"
+    edges = counted(record.edge_count, "edge")
     return f"{layers_words(record.layers)} · {edges}"
 
 
@@ -118,9 +125,14 @@ def claim_marks(claims: Sequence[Claim]) -> tuple[Mark, ...]:
     return tuple(marks)
 
 
-def acknowledge_words(rung: int) -> str:
+def only_persistence(view: CircuitView) -> bool:
+    """Whether every edge of it is persistence, as far as its document can be read."""
+    return view.document is not None and view.document.only_persistence
+
+
+def acknowledge_words(rung: int, persistent: bool = False) -> str:
     """What a person says before an unvalidated circuit steers."""
-    return f"I know that its evidence is only “{rung_language(rung)}”, and want to use it as it is."
+    return f"I know that its evidence is only “{evidence_words(rung, persistent)}”, and want to use it as it is."
 
 
 # --- evidence ---------------------------------------------------------------------------------------------------------
@@ -135,7 +147,8 @@ def whole_words(document: CircuitDocument) -> str:
     """Where the circuit as a whole stands, and why, where its edges differ."""
     rungs = [edge.evidence_rung for edge in document.definition.edges]
     weakest = f" Its {len(rungs)} edges are on different rungs; the weakest counts." if len(set(rungs)) > 1 else ""
-    return f"The circuit as a whole: {rung_language(document.rung)}.{weakest}"
+    persistent = f" {PERSISTENCE_SENTENCE}" if document.only_persistence else ""
+    return f"The circuit as a whole: {rung_language(document.rung)}.{weakest}{persistent}"
 
 
 def edge_evidence(edge: Edge) -> tuple[str, ...]:
@@ -170,10 +183,10 @@ def _counts(evidence: Mapping[str, Any]) -> list[str]:
     told = []
     prompts, controls, largest = (evidence.get(key) for key in ("prompts", "controls", "largest_control"))
     if _is_number(prompts):
-        told.append(f"{prompts} prompts")
+        told.append(counted(prompts, "prompt"))
     if _is_number(controls):
-        most = f", the largest {strength(float(largest))}" if _is_number(largest) else ""  # type: ignore[arg-type]
-        told.append(f"{controls} controls{most}")
+        most = f", the largest {strength(float(largest))}" if _is_number(largest) else ""
+        told.append(f"{counted(controls, 'control')}{most}")
     direct = evidence.get("direct_path_share")
     if _is_number(direct):
         told.append(f"{direct:.0%} of it on the direct path".replace("%", " %"))
@@ -265,7 +278,7 @@ def _mapping(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _is_number(value: object) -> bool:
+def _is_number(value: object) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 

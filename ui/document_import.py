@@ -15,7 +15,7 @@ from engine.actions.steering.circuit_results import ImportedCircuit
 from engine.actions.steering.results import ImportItem, ProfileSummary
 from engine.documents.binding import Verdict
 from engine.documents.errors import DocumentRefused
-from engine.documents.evidence import rung_language
+from engine.documents.evidence import evidence_words
 from engine.documents.loading import MAX_DOCUMENT_BYTES, DocumentKind, decode, kind_of, require_kind
 from engine.documents.verdicts import ImportStatus
 from engine.engine import Engine
@@ -114,7 +114,7 @@ def _cluster(item: ImportItem, alone: bytes) -> Outcome:
 def _circuit(done: ImportedCircuit) -> Outcome:
     record = done.summary.record
     head = "Imported; every layer has its SAE." if record.serveable else "Imported; not every layer has its SAE yet."
-    words = [head, f"Evidence: {rung_language(record.rung)}."]
+    words = [head, f"Evidence: {evidence_words(record.rung, record.only_persistence)}."]
     said = {f"Layer {each['layer']}" for each in record.per_sae_warnings if each.get("reason")}
     for each in record.per_sae_warnings:
         if f"Layer {each['layer']}" not in said:

@@ -13,9 +13,6 @@ from engine.saes.attachment import Attachment
 VISIBLE = str.maketrans({"\n": "↵", "\t": "⇥", "\r": "␍"})
 """Characters that do not show, as signs that do."""
 
-GENTLE = 0.15
-"""Share of the layer's typical norm at which a feature is first tried: enough to notice, mostly fluent."""
-
 
 @dataclass(frozen=True)
 class SeenToken:
@@ -48,6 +45,7 @@ class FeatureFacts:
         """The strength that adds ``multiple`` of the typical norm; None where that norm is not known."""
         if self.typical_norm is None or not self.row_norm:
             return None
+        # Not clamped: a strength that is out of reach is said to be.
         return round(multiple * self.typical_norm / self.row_norm, 2)
 
 

@@ -17,6 +17,7 @@ from PySide6.QtWidgets import QWidget
 
 from engine.engine import Engine
 from ui.bridge import Bridge
+from ui.demo_install import DemoInstall
 from ui.hand_steering import HandSteering
 from ui.services import AppServices
 
@@ -48,6 +49,7 @@ class Frame:
     """What a page may ask of the window around it.
 
     Attributes:
+        demo: The one installation of the demo model.
         go: Shows another page.
         say: Shows a message in the bar (``lasting=True``: until something else is said).
         say_error: Shows an error in the bar.
@@ -58,6 +60,7 @@ class Frame:
     services: AppServices
     bridge: Bridge
     hand: HandSteering
+    demo: DemoInstall
     go: Go
     say: Callable[..., None]
     say_error: Callable[[BaseException], None]

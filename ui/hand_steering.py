@@ -56,10 +56,15 @@ class HandSteering(QObject):
             gesture=gesture,
         )
 
-    def set_values(self, place: Place, values: Mapping[int, float]) -> None:
-        """Set several strengths and keep the others."""
+    def set_values(self, place: Place, values: Mapping[int, float | None]) -> None:
+        """Set several strengths and keep the others; None is the strength a feature is first tried with."""
         saes, wanted = self._engine.saes, dict(values)
-        self._put(object(), place, lambda: saes.set_steering_batch(wanted, sae_id=place[0], layer=place[1]))
+
+        def change() -> None:
+            filled = saes.with_first_strengths(*place, wanted)
+            saes.set_steering_batch(filled, sae_id=place[0], layer=place[1])
+
+        self._put(object(), place, change)
 
     def remove(self, place: Place, index: int) -> None:
         """Take one feature out."""

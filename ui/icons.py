@@ -13,6 +13,7 @@ _STROKES: dict[str, str] = {
     "copy": '<rect x="8.5" y="8.5" width="11" height="11" rx="2"/><path d="M15.5 5.5v-1h-11v11h1"/>',
     "check": '<path d="m5 12.5 4.5 4.5L19 7.5"/>',
     "send": '<path d="M12 19V5.5"/><path d="m6 11 6-6 6 6"/>',
+    "down": '<path d="M12 5v13.5"/><path d="m6 13 6 6 6-6"/>',
     "stop": '<rect x="7" y="7" width="10" height="10" rx="1.5" fill="COLOUR"/>',
     "again": '<path d="M19 12a7 7 0 1 1-2.2-5.1"/><path d="M19.5 3.5v4h-4"/>',
     "plus": '<path d="M12 5v14M5 12h14"/>',

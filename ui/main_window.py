@@ -17,11 +17,13 @@ from PySide6.QtCore import QByteArray, Qt, QTimer, QUrl, Signal, Slot
 from PySide6.QtGui import QCloseEvent, QDesktopServices, QGuiApplication, QKeySequence, QResizeEvent, QShortcut
 from PySide6.QtWidgets import QHBoxLayout, QMainWindow, QStackedWidget, QWidget
 
+from engine.actions.standing import Kept, PutBack
 from engine.errors import LoadCancelled
 from engine.events import (
     CircuitsChanged,
     ClustersChanged,
     Event,
+    LibraryStateChanged,
     ModelLoadComplete,
     ModelLoadError,
     ModelLoadProgress,
@@ -32,8 +34,11 @@ from engine.events import (
     ServerStateChanged,
     SteeringUpdated,
 )
+from engine.models.unused_gpus import UnusedGpu, unused_gpu
 from ui import icons, shortcuts, theme
 from ui.bridge import Bridge
+from ui.demo_install import DemoInstall
+from ui.dropped import DOCUMENT_PAGES, Sorted, sort_out
 from ui.frame import CHAT, CIRCUITS, CLUSTERS, GROUPS, HOME, RECORDS, SETTINGS, STEERING, Frame, PageSpec
 from ui.hand_steering import HandSteering
 from ui.pages.chat import ChatPage
@@ -48,6 +53,7 @@ from ui.widgets.navigation import Navigation
 from ui.widgets.passing_word import PassingWord
 from ui.widgets.shortcuts_dialog import ShortcutsDialog
 from ui.widgets.top_bar import TopBar
+from ui.widgets.window_door import WindowDoor
 from ui.words import describe_error
 
 PROGRAM = "miLLM Desktop"
@@ -90,14 +96,17 @@ class MainWindow(QMainWindow):
         self._leaving = False
         self.stays_in_tray: Callable[[], bool] = lambda: False
         """Whether closing the window only hides it, since a tray icon brings it back."""
+        self.offers_standing = True
+        """Offer what was attached to a model when it is loaded again; not while the start puts it back by itself."""
         self.setWindowTitle(PROGRAM)
-        self.setMinimumSize(640, 440)
+        self.setMinimumSize(560, 360)
         foot = "\n".join(f"{name} {version}" for name, version in services.versions.items())
         self.navigation = Navigation("miLLM", foot)
         self.bar = TopBar()
         self.hand = HandSteering(services.engine, bridge, self)
+        self.demo = DemoInstall(services, bridge, self)
         self.frame = Frame(
-            services, bridge, self.hand, self.go, self.say, self.say_error, self.show_around, self.show_keys
+            services, bridge, self.hand, self.demo, self.go, self.say, self.say_error, self.show_around, self.show_keys
         )
         self.stack = QStackedWidget()
         self._specs: dict[str, PageSpec] = {}
@@ -110,16 +119,22 @@ class MainWindow(QMainWindow):
                 self.navigation.add_page(spec.key, spec.title, spec.icon)
         self._build()
         self.bar.passing = PassingWord(self._body)
+        self.door = WindowDoor(self)
+        self.door.files.connect(self._sort_out)
+        self.door.text.connect(self._take_text)
+        self.door.lost.connect(lambda words: self.say(words, lasting=True))
         self.tour = Tour(self, CoachPanel(self._body))
         self._add_shortcuts()
         self.navigation.wanted.connect(self.show_page)
         self.bar.steering_wanted.connect(self.hand.switch_all)
+        self.bar.open_wanted.connect(self.show_page)
         self.hand.settled.connect(self.refresh_bar)
         bridge.event_arrived.connect(self._on_event)
         bridge.failed.connect(self._on_failed)
         theme.current().changed.connect(self._redraw)
         self._redraw()
         self.refresh_bar()
+        bridge.run_in_background(unused_gpu, self._on_unused_gpu, owner=self)
         self.show_page(HOME)
         self._restore_geometry()
 
@@ -137,6 +152,7 @@ class MainWindow(QMainWindow):
         self.stack.setCurrentWidget(page)
         self.navigation.mark(key)
         self.navigation.follow(key)
+        self.tour.panel.follow()
         arrive = getattr(page, "arrive", None)
         if arrive is not None:
             arrive(**what)
@@ -211,6 +227,23 @@ class MainWindow(QMainWindow):
             # In a turn of its own, once the other page is drawn: each may have to be built first.
             QTimer.singleShot(BREATH_MS if others else 0, self, lambda: self.go(CIRCUITS, files=circuits))
 
+    def _sort_out(self, paths: list[Path]) -> None:
+        """Hand what was dropped to the pages of its kinds, or say what it is not."""
+
+        def sorted_out(found: Sorted) -> None:
+            if found.refused:
+                self.say(" ".join(found.refused), lasting=True)
+            for place, (key, files) in enumerate(found.pages.items()):
+                # Each in a turn of its own: a page may have to be built first.
+                QTimer.singleShot(place * BREATH_MS, self, partial(self.go, key, files=files))
+
+        engine, here = self._engine, self._open
+        self._bridge.run_in_background(lambda: sort_out(engine, paths, here), sorted_out, self.say_error, owner=self)
+
+    def _take_text(self, text: str) -> None:
+        """A document that was dropped as its words: for the page in front where it takes documents."""
+        self.go(self._open if self._open in DOCUMENT_PAGES else CLUSTERS, text=text)
+
     def show_around(self) -> None:
         """Begin the tour."""
         self.tour.begin()
@@ -223,9 +256,32 @@ class MainWindow(QMainWindow):
             action=("Open the report", lambda: self._open_report(report)),
         )
 
+    def _offer_standing(self, kept: Kept) -> None:
+        """What the model that was loaded had when it was in memory last."""
+        if not kept.saes or self._engine.desk.state.attachments or self.demo.running:
+            return
+        standing = self._engine.standing
+
+        def put_back() -> None:
+            self._bridge.run_in_background(standing.put_back, self.say_put_back, self.say_error, owner=self)
+
+        self.bar.say(
+            f"SAEs were attached to it on {kept.layers} when it was in memory last.",
+            lasting=True,
+            action=("Attach them again", put_back),
+        )
+
+    def say_put_back(self, outcome: PutBack) -> None:
+        """Tell what was put back, and what could not be."""
+        if words := outcome.in_words():
+            self.say(words, lasting=bool(outcome.problems))
+
     def _open_report(self, report: Path) -> None:
         if not QDesktopServices.openUrl(QUrl.fromLocalFile(str(report))):
             self.say(f"This desktop could not open it. The report is in {report}.", lasting=True)
+
+    def _on_unused_gpu(self, found: UnusedGpu | None) -> None:
+        self.bar.show_unused_gpu(found.in_words() if found is not None else "")
 
     def refresh_bar(self) -> None:
         """Read the model's, the steering's and the server's state anew."""
@@ -243,11 +299,17 @@ class MainWindow(QMainWindow):
         match event:
             case ModelLoadComplete():
                 self.say(f"{event.model_name} is loaded.")
+                if self.offers_standing:
+                    self._bridge.run_in_background(
+                        self._engine.standing.to_put_back, self._offer_standing, self.say_error, owner=self
+                    )
             case ModelLoadError():
                 cancelled = event.code == LoadCancelled.code
                 self.say("Loading was cancelled." if cancelled else event.message, lasting=not cancelled)
             case ModelUnloadComplete():
                 self.say(f"{event.model_name} was unloaded.")
+            case LibraryStateChanged():
+                self.say(event.error or "The library is where it was: changes are kept again.", lasting=True)
             case ServerStateChanged() if event.state == "error" and event.error:
                 self.say(event.error, lasting=True)
         if isinstance(event, BAR_EVENTS):
@@ -370,7 +432,7 @@ class MainWindow(QMainWindow):
     def _escape(self) -> None:
         if CHAT in self._pages and self.chat.busy:
             self.chat.stop()
-        elif self.tour.running:
+        elif not self.tour.panel.isHidden():
             self.tour.end()
 
     def resizeEvent(self, event: QResizeEvent) -> None:

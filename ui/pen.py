@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from enum import StrEnum
+from typing import Any
 
 from PySide6.QtCore import QObject, Signal, Slot
 
@@ -19,9 +20,12 @@ from engine.generation.request import (
     TextDelta,
 )
 from engine.generation.service import PreparedRequest, RequestHandle
-from engine.steering.plan import SteeringPlan
+from engine.library.records import CUT_OFF
+from engine.steering.path import NO_PATH, SteeringPath
+from engine.steering.report import SteeringReport
 from ui.bridge import Inbox
 from ui.chat_state import ChatMessage
+from ui.steering_path import former_steps, going_on
 
 MOST_PIECES = 8192
 """Pieces of an answer kept with their tokens; what is longer is kept as text alone."""
@@ -41,7 +45,6 @@ class Pen(QObject):
 
     Args:
         names: The names of the circuits that serve, by id.
-        live: The plan that steers now whatever has none of its own.
     """
 
     grown = Signal()
@@ -52,7 +55,6 @@ class Pen(QObject):
         self,
         message: ChatMessage,
         names: Callable[[], dict[str, str]],
-        live: Callable[[], SteeringPlan],
         parent: QObject,
     ) -> None:
         super().__init__(parent)
@@ -63,12 +65,15 @@ class Pen(QObject):
         self.inbox = Inbox(parent=self)
         self.inbox.arrived.connect(self._on_deltas)
         self._names = names
-        self._live = live
+        self._known: dict[str, str] = {}
         self._prepared: PreparedRequest | None = None
-        self._early: RequestFinished | RequestFailed | None = None
-        """The end, where it came before the word that the request was submitted."""
+        self._early: tuple[SteeringReport, int | None] | None = None
+        """What steered it, where the end came before the word that the request was submitted."""
         self._handle: RequestHandle | None = None
+        self._path = NO_PATH
         self._begun_with = len(message.content)
+        self._former = former_steps(message.details) if message.content else []
+        """The path of what was there before, which this goes on from."""
         tokens = message.details.pop("completion_tokens", 0)
         self._tokens = tokens if isinstance(tokens, int) else 0
         pieces = message.details.get("pieces")
@@ -92,11 +97,17 @@ class Pen(QObject):
         """What monitoring calls the request; None before it is submitted."""
         return None if self._prepared is None else self._prepared.request.request_id
 
+    def begun(self, handle: RequestHandle) -> None:
+        """It runs. From the thread that submitted it: its first words may be here before :meth:`take` is called, and
+        whoever closes the window then asks what steered them.
+        """
+        self._handle = handle
+
     def take(self, prepared: PreparedRequest, handle: RequestHandle) -> None:
         """The request was submitted."""
         self._prepared, self._handle = prepared, handle
         if self._early is not None:
-            self.message.details["headers"] = self._headers(prepared, self._early)
+            self.message.details["headers"] = self._headers(prepared, *self._early)
         if prepared.notes:
             self.message.details["notes"] = list(prepared.notes)
 
@@ -115,6 +126,7 @@ class Pen(QObject):
     @Slot(list)
     def _on_deltas(self, deltas: list[Delta]) -> None:
         grown = False
+        self._known.update(self._names())
         for delta in deltas:
             if self.done:
                 break
@@ -127,6 +139,7 @@ class Pen(QObject):
                     grown = True
                 case ChoiceFinished():
                     self.message.details["finish_reason"] = delta.reason.value
+                    self._path = delta.path
                     self._count(delta.completion_tokens)
                 case RequestFinished():
                     self._finish(delta)
@@ -160,6 +173,7 @@ class Pen(QObject):
         )
 
     def _fail(self, delta: RequestFailed) -> None:
+        self._path = delta.paths.get(0, self._path)
         stopped = isinstance(delta.error, RequestCancelled)
         self.error = None if stopped else delta.error
         ending: dict[str, object] = {"finish_reason": "stopped"}
@@ -167,33 +181,62 @@ class Pen(QObject):
             ending = {"finish_reason": "error", "error": delta.error.one_line()}
         self._end({**ending, **self._steering_of(delta)})
 
+    def so_far(self) -> ChatMessage:
+        """The answer as far as it is written, to be kept in case the program ends before it does."""
+        details = {**self.message.details, "finish_reason": CUT_OFF, **self._steered_so_far()}
+        if self._pieces is not None:
+            details["pieces"] = list(self._pieces)
+        return ChatMessage(self.message.role, self.message.content, details)
+
     def _steered_so_far(self) -> dict[str, object]:
-        """What an answer was written under whose last word is not waited for."""
-        if self._prepared is None or not self.wrote:
+        """What an answer was written under whose last word is not there yet, or is not waited for."""
+        if self._handle is None or not self.wrote:
             return {}
-        own, admitted, live = self._prepared.steering.plan, self._prepared.steering.admitted, self._live()
-        plan, changed = (live, live is not admitted) if own is None else (own, False)
-        report = replace(plan.report, changed=changed)
-        ended = RequestFailed(RequestCancelled("The window was closed."), report, None if changed else plan.rung)
-        return self._steering_of(ended)
+        # The engine may be some tokens further than what is here.
+        tokens = self.message.details.get("completion_tokens")
+        path = self._handle.paths.get(0, NO_PATH).until((tokens if isinstance(tokens, int) else 0) - self._tokens)
+        if not path.steps:
+            return {}
+        changed = path.turns or self._handle.changed
+        last = path.steps[-1]
+        return self._told(replace(last.report, changed=changed), None if changed else last.rung, path)
 
     def _steering_of(self, delta: RequestFinished | RequestFailed) -> dict[str, object]:
-        """What steered an answer, as plain values, a circuit's name beside its id; and the headers a client gets."""
-        report = delta.steering.as_dict()
-        names = self._names()
-        for item in report["items"]:
-            if item["kind"] == "circuit" and item["id"] in names:
-                item["name"] = names[item["id"]]
-        told: dict[str, object] = {"steering": report, "rung": delta.rung}
-        if self._prepared is not None:
-            told["headers"] = self._headers(self._prepared, delta)
-        else:
-            self._early = delta
-        return told
+        return self._told(delta.steering, delta.rung, self._path)
 
-    def _headers(self, prepared: PreparedRequest, delta: RequestFinished | RequestFailed) -> dict[str, str]:
-        backend = str(self.message.details.get("backend", ""))
-        return answer_headers(prepared, backend, delta.steering, delta.rung)
+    def _told(self, report: SteeringReport, rung: int | None, path: SteeringPath) -> dict[str, object]:
+        """What steered an answer, as plain values, a circuit's name beside its id; and the headers a client gets.
+
+        Where what is written goes on from a text that was steered otherwise, the path is that of both, and no evidence
+        is claimed for the whole.
+        """
+        steps = path.as_list()
+        for step in steps:
+            self._name(step["items"])
+        steps = going_on(self._former, steps, self._tokens)
+        if len(steps) > 1:
+            report, rung = replace(report, changed=True), None
+        told = report.as_dict()
+        if steps:
+            told["path"] = steps
+        if path.left_out:
+            told["path_left_out"] = path.left_out
+        self._name(told["items"])
+        kept: dict[str, object] = {"steering": told, "rung": rung}
+        if self._prepared is not None:
+            kept["headers"] = self._headers(self._prepared, report, rung)
+        else:
+            self._early = (report, rung)
+        return kept
+
+    def _name(self, items: list[dict[str, Any]]) -> None:
+        """Give circuits their names; one that steered earlier may serve no more by now."""
+        for item in items:
+            if item["kind"] == "circuit" and item["id"] in self._known:
+                item["name"] = self._known[item["id"]]
+
+    def _headers(self, prepared: PreparedRequest, report: SteeringReport, rung: int | None) -> dict[str, str]:
+        return answer_headers(prepared, str(self.message.details.get("backend", "")), report, rung)
 
     def _end(self, details: dict[str, object]) -> None:
         self.message.details.update(details)

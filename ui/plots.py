@@ -5,7 +5,20 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from PySide6.QtCore import QEvent, QObject
+
 from ui import theme
+
+
+class _WheelPasses(QObject):
+    """The wheel over a plot that only shows scrolls the page around it; the library keeps it for itself."""
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """Qt's name for it."""
+        if event.type() == QEvent.Type.Wheel:
+            event.ignore()
+            return True
+        return False
 
 
 def load() -> Any:
@@ -27,6 +40,7 @@ def plain_plot(pg: Any) -> Any:
     item.setMouseEnabled(False, False)
     item.getViewBox().setMouseEnabled(False, False)
     plot.setFocusPolicy(plot.focusPolicy().NoFocus)
+    plot.viewport().installEventFilter(_WheelPasses(plot))
     dress(plot)
     return plot
 

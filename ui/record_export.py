@@ -8,7 +8,7 @@ from typing import Any
 from engine.documents.evidence import rung_language
 from engine.library.records import NewExperiment
 from ui.chat_state import ChatMessage
-from ui.steering_words import NO_CLAIM
+from ui.steering_words import NO_CLAIM, has_circuit
 from ui.words import title_of
 
 FIGURES = (
@@ -35,7 +35,7 @@ def new_record(
     details = answer.details
     rung = details.get("rung")
     report = details.get("steering")
-    steers = isinstance(report, dict) and any(item.get("kind") == "circuit" for item in report.get("items", []))
+    steers = isinstance(report, dict) and has_circuit(report)
     language = rung_language(rung) if isinstance(rung, int) else (NO_CLAIM if steers else "")
     sampling = details.get("sampling")
     return NewExperiment(

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Collection
 from datetime import datetime
+from urllib.parse import unquote
 
-from engine.documents.evidence import rung_language
+from engine.documents.evidence import evidence_words
 from engine.events import RequestRecorded
+from ui.steering_words import since
 from ui.words import count
+
+_ITEM = re.compile(r"(profile|circuit|manual|inline)((?:;[a-z_]+(?:=(?:\"[^\"]*\"|[^;,\"]*))?)+)")
+_VALUE = re.compile(r";([a-z_]+)(?:=(?:\"([^\"]*)\"|([^;,\"]*)))?")
+"""An item of a steering report, and its values; names are quoted, and quotes in them are encoded."""
 
 KINDS = {
     "/v1/chat/completions": "Chat",
@@ -65,9 +73,26 @@ def tone(entry: RequestRecorded) -> str:
     return "warn" if entry.cut_short else "good"
 
 
-def steering(entry: RequestRecorded) -> str:
-    """The report as the client got it; a dash where there was none."""
-    return entry.steering or "–"
+def steering(entry: RequestRecorded, clusters: Collection[str] = ()) -> str:
+    """What steered the answer, in words, from the report the client got; a dash where there was none.
+
+    The report calls a cluster a profile, as the API does; ``clusters`` are the names of those that are clusters.
+    """
+    if not entry.steering:
+        return "–"
+    found = [_item(kind, _VALUE.findall(values), clusters) for kind, values in _ITEM.findall(entry.steering)]
+    return ", ".join(found) or entry.steering
+
+
+def _item(kind: str, values: list[tuple[str, str, str]], clusters: Collection[str]) -> str:
+    told = {key: unquote(quoted) if quoted else plain for key, quoted, plain in values}
+    dial = f" λ {told['intensity']}" if "intensity" in told else ""
+    name = told.get("name", told.get("id", ""))
+    if kind == "profile" and name in clusters:
+        kind = "cluster"
+    elif kind in ("manual", "inline"):
+        kind = {"manual": "by hand", "inline": "values of the request"}[kind]
+    return " ".join(f"{kind} {name}{dial}".split())
 
 
 def speed(entry: RequestRecorded) -> str:
@@ -98,10 +123,23 @@ def details(entry: RequestRecorded) -> list[tuple[str, str]]:
         ("Tokens a second", None if entry.tokens_per_second is None else speed(entry)),
         ("Written by", None if entry.backend is None else _backend(entry)),
         ("Steering", entry.steering),
-        ("Evidence", None if entry.rung is None else rung_language(entry.rung)),
+        *_path(entry),
+        ("Evidence", None if entry.rung is None else evidence_words(entry.rung, entry.only_persistence is True)),
         ("Ignored fields", ignored(entry) or None),
     ]
     return [(head, value) for head, value in rows if value]
+
+
+def _path(entry: RequestRecorded) -> list[tuple[str, str | None]]:
+    """Each steering of an answer that was turned while it was written."""
+    several = len({step["choice"] for step in entry.steering_path}) > 1
+    seen: set[object] = set()
+    rows: list[tuple[str, str | None]] = []
+    for step in entry.steering_path:
+        begun = since(step, first=step["choice"] not in seen)
+        seen.add(step["choice"])
+        rows.append((f"{begun}, choice {step['choice']}" if several else begun, str(step["steering"])))
+    return rows
 
 
 def as_text(entry: RequestRecorded) -> str:

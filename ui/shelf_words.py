@@ -8,9 +8,10 @@ from engine.actions.downloading.preview import MemoryTerms, ModelPreview
 from engine.actions.downloading.transfer import CANCELLED
 from engine.actions.importing import LocalModel
 from engine.actions.models import ModelView
+from engine.engine import Engine
 from engine.library.records import EngineKind, NewModel, SaeRecord, SaeStatus
 from engine.models.memory import MemoryEstimate
-from ui.words import count, device_name, megabytes, number_format, parameters
+from ui.words import count, counted, device_name, megabytes, number_format, parameters
 
 MB = 1_000_000
 ENGINES = {"transformers": "transformers", "llamacpp": "llama.cpp"}
@@ -67,13 +68,11 @@ def is_unfinished(view: ModelView) -> bool:
 def facts(view: ModelView) -> str:
     """The small line under a model's name."""
     words = header_facts(view)
-    taken = view.disk_bytes / MB if view.disk_bytes else view.disk_size_mb
-    if taken:
-        words.append(f"{megabytes(taken)} on disk")
+    if view.disk_size_mb:
+        words.append(f"{megabytes(view.disk_size_mb)} on disk")
     if view.memory_footprint:
+        # Before a load, what it takes depends on device and context: the card works that out when it is asked.
         words.append(f"{size(view.memory_footprint)} in memory")
-    elif view.estimated_memory_mb:
-        words.append(f"about {megabytes(view.estimated_memory_mb)} in memory")
     words.append(view.repo_id or SOURCES.get(view.source, view.source))
     return in_line(words)
 
@@ -99,7 +98,7 @@ def local_facts(found: LocalModel) -> str:
     words += header_facts(row)
     words.append(megabytes(row.disk_size_mb))
     if found.files > 1 and row.engine is EngineKind.LLAMACPP:
-        words.append(f"{count(found.files)} files")
+        words.append(counted(found.files, "file"))
     return in_line(words)
 
 
@@ -132,7 +131,7 @@ def deletion(view: ModelView) -> str:
         )
     place = f" at {view.local_path}" if view.local_path else ""
     return (
-        f"Take {view.name} off the shelf? Its files{place} are not the program's own and stay where they are. "
+        f"Take {view.name} off the shelf? Its files{place} stay where they are. "
         "Profiles, SAEs and conversations made with it stay."
     )
 
@@ -142,7 +141,7 @@ def estimate_rows(found: MemoryEstimate) -> list[tuple[str, str]]:
     terms = found.terms
     rows = [
         (f"Weights as {number_format(found.number_format)}", size(terms.weights)),
-        (f"Context of {count(terms.kv_tokens)} tokens", size(terms.kv)),
+        (f"Context of {counted(terms.kv_tokens, 'token')}", size(terms.kv)),
         ("Working memory", size(terms.working)),
         ("In all", size(terms.total)),
     ]
@@ -155,7 +154,7 @@ def hub_terms(terms: MemoryTerms) -> str:
     """The terms of an estimate from the hub in one line."""
     parts = [f"{megabytes(terms.weights_mb)} weights"]
     if terms.kv_mb is not None and terms.kv_tokens is not None:
-        parts.append(f"{megabytes(terms.kv_mb)} for {count(terms.kv_tokens)} tokens")
+        parts.append(f"{megabytes(terms.kv_mb)} for {counted(terms.kv_tokens, 'token')}")
     parts.append(f"{megabytes(terms.working_mb)} working memory")
     return f"about {megabytes(terms.total_mb)} in memory: {' + '.join(parts)}"
 
@@ -184,8 +183,21 @@ def sae_can_resume(record: SaeRecord) -> bool:
 
 def sae_deletion(record: SaeRecord, labels: int) -> str:
     """What removing an SAE does, and what it leaves."""
-    gone = f"its {count(labels)} labels" if labels else "what is known about it"
+    gone = f"its {counted(labels, 'label')}" if labels else "what is known about it"
     if record.copied:
         return f"Delete {record.id}? Its files ({size(record.file_size_bytes)}) and {gone} are deleted from the disk."
     place = f" at {record.local_path}" if record.local_path else ""
     return f"Take {record.id} off the shelf? Its files{place} stay where they are; {gone} will be forgotten."
+
+
+def detaching(engine: Engine, model_id: int) -> str | None:
+    """What loading that model takes away, as a question; None where it takes nothing away that was attached."""
+    resident, attached = engine.shelf.resident, engine.desk.state.attachments
+    if resident is None or resident.record.id == model_id or not attached:
+        return None
+    layers = sorted({each.layer for each in attached})
+    where = f"layer{'s' if len(layers) > 1 else ''} {', '.join(map(str, layers))}"
+    return (
+        f"{resident.record.name} leaves memory for it, and with it its SAEs on {where} and what they steer. They are "
+        f"offered again when {resident.record.name} is loaded again."
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -28,27 +29,27 @@ def snippets(address: str, model: str, key: str | None = None) -> list[Snippet]:
     python = f'''from openai import OpenAI
 
 client = OpenAI(
-    base_url="{address}", api_key="{shown}"
+    base_url="{address}", api_key={_quoted(shown)}
 )
 answer = client.chat.completions.create(
-    model="{model}",
+    model={_quoted(model)},
     messages=[{{"role": "user", "content": "Hello!"}}],
 )
 print(answer.choices[0].message.content)'''
-    body = f'''{{
-    "model": "{model}",
+    body = f"""{{
+    "model": {_quoted(model)},
     "messages": [{{"role": "user", "content": "Hello!"}}]
-  }}'''
-    bearer = f'  -H "Authorization: Bearer {key}" \\\n' if key else ""
+  }}"""
+    bearer = f"  -H {_in_shell(f'Authorization: Bearer {key}')} \\\n" if key else ""
     curl = f"""curl {address}/chat/completions \\
   -H "Content-Type: application/json" \\
-{bearer}  -d '{body}'"""
+{bearer}  -d {_in_shell(body)}"""
     langchain = f'''from langchain_openai import ChatOpenAI
 
 llm = ChatOpenAI(
     base_url="{address}",
-    api_key="{shown}",
-    model="{model}",
+    api_key={_quoted(shown)},
+    model={_quoted(model)},
 )
 print(llm.invoke("Hello!").content)'''
     return [
@@ -64,6 +65,16 @@ print(llm.invoke("Hello!").content)'''
         ),
         Snippet("LangChain", "The package langchain-openai takes any base URL.", langchain),
     ]
+
+
+def _quoted(text: str) -> str:
+    """As a string of Python and of JSON, whatever letters a name has."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _in_shell(text: str) -> str:
+    """As one word of a shell."""
+    return "'" + text.replace("'", "'\\''") + "'"
 
 
 def _for_docker(address: str) -> str:

@@ -36,6 +36,7 @@ class Target:
         value: Where its dial stands.
         top: The dial's end; ``default`` and ``advice`` are marks on it.
         rung: A circuit's evidence rung by its document.
+        only_persistence: Whether every one of its edges is persistence.
         wants: Ids of the SAEs its document names.
         base: Hand-set values at λ 1, by place.
     """
@@ -50,6 +51,7 @@ class Target:
     rung: int | None = None
     wants: tuple[str, ...] = ()
     base: Mapping[Place, Mapping[int, float]] = field(default_factory=dict)
+    only_persistence: bool = False
 
     @property
     def gated(self) -> bool:
@@ -122,6 +124,7 @@ def read_shelf(engine: Engine) -> Shelf:
                 circuit.advice,
                 row.rung,
                 tuple(each.reference.sae_id for each in circuit.saes if each.reference.sae_id is not None),
+                only_persistence=written.only_persistence,
             )
         )
     return Shelf(

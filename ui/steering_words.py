@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from engine.actions.experiments.words import NO_CLAIM as NO_CLAIM
 from engine.actions.experiments.words import features as features
+from engine.actions.experiments.words import has_circuit as has_circuit
+from engine.actions.experiments.words import path_of as path_of
 from engine.actions.experiments.words import report_words as report_words
+from engine.actions.experiments.words import since as since
 from engine.actions.experiments.words import strength as strength
-from engine.documents.evidence import rung_language
+from engine.documents.evidence import short_evidence_words
 from engine.errors import InvalidParameter
 from engine.library.records import SaeRecord
 from engine.steering.desk import Snapshot
@@ -18,15 +22,23 @@ from engine.steering.live import Place
 from engine.steering.push import Push, told
 from engine.steering.report import ManualItem, ProfileItem
 
-DEFAULT_STRENGTH = 1.0
-"""Of a feature that is added without one."""
-
 PUSH_TIP = (
     "All features of a layer are summed into one vector. It is as long as their strengths together only where they "
     "point the same way."
 )
 NOTHING = "nothing"
+_COMMA = re.compile(r"#?\d+[:=][-+]?\d+,\d+(?![\d:=.])", re.ASCII)
+"""A strength, a comma and a number without a strength of its own, with no blank between them."""
 _ONE = re.compile(r"#?(\d{1,18})(?:[:=]([-+]?(?:\d{1,9}(?:\.\d{0,20})?|\.\d{1,20})))?")
+
+
+def report_lines(report: Mapping[str, Any]) -> str:
+    """The text of a kept report as a client gets it; of a path, that of each step."""
+    text = f"Steering report: {report.get('text', '')}"
+    path = path_of(report)
+    if len(path) < 2:
+        return text
+    return "\n".join([text, *(f"{since(step, first=step is path[0])}: {step.get('text', '')}" for step in path)])
 
 
 def signed(value: float) -> str:
@@ -62,7 +74,13 @@ def live_words(now: Snapshot) -> str:
     """What steers a request without steering of its own, with λ."""
     state, report = now.state, now.plan.report
     if now.plan.is_empty:
-        return f"{NOTHING} (switched off)" if can_steer(now) and not any_on(now) else NOTHING
+        if can_steer(now) and not any_on(now):
+            return f"{NOTHING} (switched off)"
+        # What is in force at 0 adds nothing, and looks like nothing chosen.
+        at_zero = [f"circuit {one.name} at λ 0" for one in state.circuits if one.intensity == 0]
+        if state.profile is not None and state.profile.place is not None and state.profile.intensity == 0:
+            at_zero.append(f"{'cluster' if state.profile.is_cluster else 'profile'} {state.profile.name} at λ 0")
+        return f"{NOTHING} ({', '.join(at_zero)})" if at_zero else NOTHING
     names = {one.circuit_id: one.name for one in state.circuits}
     parts = [
         f"circuit {names.get(each.circuit_id, each.circuit_id)} · λ {strength(each.intensity)}"
@@ -87,19 +105,31 @@ def any_on(now: Snapshot) -> bool:
 
 
 def live_evidence(now: Snapshot) -> str:
-    """The evidence phrase for the circuits that steer, word for word; empty where none does."""
+    """The evidence phrase for the circuits that steer, word for word, and whether it is for persistence only; empty
+    where none does.
+    """
     if not now.plan.report.circuits:
         return ""
-    return NO_CLAIM if now.plan.rung is None else rung_language(now.plan.rung)
+    if now.plan.rung is None:
+        return NO_CLAIM
+    return short_evidence_words(now.plan.rung, now.plan.report.only_persistence)
 
 
-def parse_features(text: str) -> dict[int, float]:
-    """``1234``, ``1234:2.5`` or ``1234=2.5``, separated by commas, spaces or lines, as index → strength.
+def parse_features(text: str) -> dict[int, float | None]:
+    """``1234``, ``1234:2.5`` or ``1234=2.5``, separated by commas, spaces or lines, as index → strength, None without.
 
-    Raises :class:`InvalidParameter` with the part that cannot be read, or a feature that is named twice.
+    Raises :class:`InvalidParameter` with the part that cannot be read or can be read in two ways, or a feature that is
+    named twice.
     """
     tidy = re.sub(r"\s*([:=])\s*", r"\1", text.replace("−", "-"))
-    found: dict[int, float] = {}
+    if (unclear := _COMMA.search(tidy)) is not None:
+        whole, fraction = unclear[0].split(",")
+        raise InvalidParameter(
+            f"“{unclear[0]}” can be read in two ways: its comma may begin a fraction, or another feature.",
+            param="features",
+            remedy=f"Write {whole}.{fraction} for one strength, or a blank after the comma for two features.",
+        )
+    found: dict[int, float | None] = {}
     for part in re.split(r"[\s,;]+", tidy):
         if not part:
             continue
@@ -115,7 +145,7 @@ def parse_features(text: str) -> dict[int, float]:
             raise InvalidParameter(
                 f"Feature {index} is named twice.", param="features", remedy="Name each feature once."
             )
-        found[index] = DEFAULT_STRENGTH if match[2] is None else float(match[2])
+        found[index] = None if match[2] is None else float(match[2])
     return found
 
 

@@ -64,6 +64,7 @@ QPushButton {{
     background: {c.card}; color: {c.text}; border: 1px solid {c.line_strong}; border-radius: {radius - 3}px;
     padding: 6px 14px; min-height: 20px;
 }}
+QPushButton, QToolButton {{ outline: none; }}
 QPushButton:hover {{ background: {c.raised}; }}
 QPushButton:pressed {{ background: {c.line}; }}
 QPushButton:focus {{ border: 1px solid {c.accent}; }}
@@ -139,12 +140,6 @@ QComboBox QAbstractItemView {{
     selection-background-color: {c.accent_soft}; selection-color: {c.on_accent_soft};
 }}
 QCheckBox {{ spacing: 8px; }}
-QCheckBox::indicator {{
-    width: 14px; height: 14px; border: 1px solid {c.muted}; border-radius: 4px; background: {c.card};
-}}
-QCheckBox::indicator:hover, QCheckBox::indicator:focus {{ border: 1px solid {c.accent}; }}
-QCheckBox::indicator:checked {{ background: {c.accent}; border: 4px solid {c.accent_soft}; }}
-QCheckBox::indicator:disabled {{ border: 1px solid {c.line}; }}
 QLineEdit[state="bad"] {{ border: 1px solid {c.bad}; }}
 QPlainTextEdit#bare, QTextBrowser#bare {{
     background: transparent; border: none; padding: 0; placeholder-text-color: {c.muted};
@@ -160,11 +155,6 @@ QTableCornerButton::section {{ background: transparent; border: none; }}
 QTreeWidget {{ background: transparent; border: none; outline: none; }}
 QTreeWidget::item {{ padding: 3px 0; }}
 QTreeWidget::item:selected {{ background: {c.accent_soft}; color: {c.on_accent_soft}; }}
-QTreeView::indicator {{
-    width: 14px; height: 14px; border: 1px solid {c.muted}; border-radius: 4px; background: {c.card};
-}}
-QTreeView::indicator:checked {{ background: {c.accent}; border: 4px solid {c.accent_soft}; }}
-QTreeView::indicator:indeterminate {{ background: {c.accent_soft}; border: 1px solid {c.accent}; }}
 QTableView::item:selected {{ background: {c.accent_soft}; color: {c.on_accent_soft}; }}
 QHeaderView {{ background: transparent; border: none; }}
 QHeaderView::section {{

@@ -15,6 +15,7 @@ from PySide6.QtWidgets import QApplication, QToolTip
 from ui import icons
 from ui.colours import DARK, LIGHT, Colours
 from ui.stylesheet import build_stylesheet
+from ui.ticks import TickStyle
 
 # Space, in device-independent pixels. Inside a group XS/S, between groups M, around a card L, around a page XL.
 XS, S, M, L, XL = 4, 8, 12, 20, 28
@@ -46,7 +47,8 @@ class Theme(QObject):
         self._body_px = max(MIN_BODY_PX, QFontInfo(self._base).pixelSize())
         self._icons: dict[tuple[str, str, int], QIcon] = {}
         self.colours: Colours = self._wanted()
-        app.setStyle("Fusion")
+        self._style = TickStyle(lambda: self.colours)
+        app.setStyle(self._style)
         self._apply()
         app.styleHints().colorSchemeChanged.connect(self._on_system_scheme)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QObject
+from PySide6.QtCore import QObject, Slot
 from PySide6.QtWidgets import QWidget
 
 from engine.library.records import ModelSource
@@ -47,11 +47,13 @@ class Tour(QObject):
         panel.onward.connect(self._onward)
         panel.back.connect(self._back)
         panel.skipped.connect(self.end)
+        window.demo.changed.connect(self._on_install)
+        window.demo.ended.connect(self._on_installed)
 
     @property
     def running(self) -> bool:
-        """Whether the panel is shown."""
-        return not self.panel.isHidden()
+        """Whether it is under way, the welcome included; that one is seen on the first page only."""
+        return self.panel.active
 
     # --- how it begins ----------------------------------------------------------------------------------------------
 
@@ -65,7 +67,7 @@ class Tour(QObject):
 
         def told(found: tuple[bool, bool]) -> None:
             seen, demo = found
-            if not seen and not self.running:
+            if not seen and not self.running and not self._window.demo.running:
                 self.welcome(with_demo=not demo and self._window.frame.services.demo is not None)
 
         self._window.frame.bridge.run_in_background(read, told, self._window.say_error, owner=self)
@@ -78,12 +80,8 @@ class Tour(QObject):
         action = None
         if with_demo:
             bundled = self._window.frame.services.demo is not None and self._window.frame.services.demo.bundled
-            source = "It comes with this program, so nothing is fetched" if bundled else "93 MB are fetched"
-            words = (
-                f"{words} To try it you need a model that comes with SAEs. The demo model is small and has them. "
-                f"{source}; it takes about 370 MB on the disk. You can also do this later on this page, or use your "
-                "own models."
-            )
+            source = "nothing is fetched, it came with this program" if bundled else "93 MB are fetched"
+            words = f"{words} The demo model is small and has what it takes: {source}."
             action = ("Install the demo model", self._install)
         self.panel.show_step(
             "Welcome",
@@ -94,6 +92,7 @@ class Tour(QObject):
             skip=True,
             action=action,
             clear=True,
+            where=lambda: self._window.open_page == HOME,
         )
 
     def begin(self) -> None:
@@ -176,6 +175,26 @@ class Tour(QObject):
             self._show(self._at - 1)
 
     def _install(self) -> None:
-        self._window.go(HOME)
-        self._window.home.model.install_demo.emit()
-        self.panel.words.setText("The demo model is being installed; the Home page says how far it is. Meanwhile:")
+        self._window.demo.begin()
+
+    # --- while the demo model is being installed, from whichever button ----------------------------------------------
+
+    @property
+    def _welcoming(self) -> bool:
+        return self.running and self._at is None
+
+    @Slot()
+    def _on_install(self) -> None:
+        demo = self._window.demo
+        if self._welcoming and demo.installed:
+            self.end()
+        elif self._welcoming and demo.running:
+            self.panel.take_action_away()
+            self.panel.words.setText(f"{demo.in_words} Meanwhile:")
+            self.panel.follow()
+
+    @Slot(object)
+    def _on_installed(self, error: Exception | None) -> None:
+        # The first page says what came of it and what to do next; a welcome in front of that is in the way.
+        if self._welcoming:
+            self.end()

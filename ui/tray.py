@@ -24,6 +24,7 @@ from engine.events import (
 )
 from ui import icons, theme
 from ui.main_window import PROGRAM, MainWindow
+from ui.plain_text import as_letters
 from ui.services import AppServices
 from ui.steering_words import any_on, can_steer, live_words
 
@@ -101,7 +102,7 @@ class Tray(QObject):
         self.steering_action.setText("Switch steering off" if on else "Switch steering on")
         self.steering_action.setEnabled(able)
         what = live_words(now)
-        self.icon.setToolTip(f"{PROGRAM}\n{address if running else 'Server not running'}\nSteering: {what}")
+        self.icon.setToolTip(as_letters(f"{PROGRAM}\n{address if running else 'Server not running'}\nSteering: {what}"))
 
     @Slot(object)
     def _on_event(self, event: Event) -> None:

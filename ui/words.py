@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from engine.errors import MillmError
+from engine.library.records import CUT_OFF
 
 
 def describe_error(error: BaseException) -> str:
@@ -20,9 +21,14 @@ def count(number: int) -> str:
     return f"{number:,}"
 
 
+def counted(number: int | float, one: str, many: str | None = None) -> str:
+    """So many of a thing, in its own number: 1 token, 12,345 tokens. ``many``: where it is not ``one`` with an s."""
+    return f"{number:,} {one if number == 1 else many or f'{one}s'}"
+
+
 def messages(number: int) -> str:
     """How many messages: 1 message, 12 messages."""
-    return f"{count(number)} message{'' if number == 1 else 's'}"
+    return counted(number, "message")
 
 
 def parameters(number: int | None) -> str:
@@ -77,6 +83,7 @@ _FINISHES = {
     "length": "reached the length limit",
     "stopped": "stopped by you",
     "error": "broke off",
+    CUT_OFF: "cut off by the program's end",
 }
 
 

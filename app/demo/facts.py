@@ -13,6 +13,8 @@ SHOWN = "clusters/sea.cluster.json"
 REPORT = "REPORT.md"
 PROMPT = "Describe a place you like."
 """One of the questions of the sweep in which the dial was measured; it leans to no topic."""
+REPETITION_PENALTY = 1.15
+"""Of chat with the demo model; measured in docs/steering.md."""
 
 
 def demo_facts(pack: Path | None = None) -> DemoFacts | None:
@@ -30,6 +32,7 @@ def demo_facts(pack: Path | None = None) -> DemoFacts | None:
             cluster=str(cluster["name"]),
             intensity=float(calibration["sweet_spot"]),
             prompt=PROMPT,
+            repetition_penalty=REPETITION_PENALTY,
             report=report if report.is_file() else None,
             bundled=wheel_is_here(folder),
             is_older=lambda library: is_older(library.state.get(STATE_KEY), str(index["version"])),

@@ -33,7 +33,7 @@ OnBytes = Callable[[int], None]
 
 
 def bundled_wheel(pack: Pack, assets: Path | None = None) -> Path | None:
-    """The wheel an installer brought along, when it is the one pinned; None where there is none.
+    """The wheel an installer brought along, checked to be the one pinned; None where there is none.
 
     Args:
         assets: The folder with the demo pack's files; None: this program's own.

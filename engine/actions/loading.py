@@ -14,11 +14,12 @@ from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from engine.actions.collector import COLLECTOR
 from engine.config import EngineSettings
 from engine.errors import (
+    InsufficientMemory,
     LoadCancelled,
     MillmError,
     ModelBusy,
@@ -34,7 +35,7 @@ from engine.library.database import Library
 from engine.library.records import EngineKind, ModelRecord, ModelStatus
 from engine.models.engines import require_installed
 from engine.models.names import check_generative
-from engine.models.opening import Opening, import_ahead, inspect, open_model
+from engine.models.opening import Opening, import_ahead, import_libraries, inspect, open_model
 from engine.models.shelf import LoadedModel, LoadingState, ModelShelf
 from engine.steering.desk import SteeringDesk
 from engine.steering.plan import Stream
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
     from engine.models.backend import Backend
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 PROGRESS_INTERVAL = 0.1
 """Seconds between two words on the progress of one stage of a load, at least."""
@@ -83,6 +86,7 @@ class ModelLoader:
         self._busy: str | None = None
         self._loading_id: int | None = None
         self._future: Future[LoadedModel] | None = None
+        self._unload_future: Future[None] | None = None
         self._cancelled = threading.Event()
         self._worker: threading.Thread | None = None
         self._on_demand = False
@@ -148,6 +152,22 @@ class ModelLoader:
         if loading.done():
             loading.result()
 
+    def unless_in_use(self, record: ModelRecord, what: str, work: Callable[[], T]) -> T:
+        """Carry out ``work`` (quick) while that model is neither loaded nor being loaded, nor begins to be.
+
+        Raises :class:`ModelBusy`, which says that it cannot be ``what`` (``removed``).
+        """
+        with self._lock:
+            resident = self._shelf.resident
+            loaded = resident is not None and resident.record.id == record.id
+            if loaded or self._loading_id == record.id:
+                raise ModelBusy(
+                    f"{record.name!r} is {'loaded' if loaded else 'being loaded'}, so it cannot be {what}.",
+                    remedy="Unload it first." if loaded else "Cancel the load first.",
+                    retry_after=15,
+                )
+            return work()
+
     def cancel(self) -> bool:
         """Cancel the load under way at its next step; False when there is none."""
         with self._lock:
@@ -156,11 +176,20 @@ class ModelLoader:
             self._cancelled.set()
             return True
 
+    @property
+    def busy(self) -> bool:
+        """Whether a load or an unload is under way."""
+        with self._lock:
+            return self._busy is not None
+
     def unload(self) -> Future[None]:
-        """Let running requests finish (``GRACEFUL_UNLOAD_TIMEOUT``), then free the model. Raises
-        :class:`ModelNotLoaded`.
+        """Let running requests finish (``GRACEFUL_UNLOAD_TIMEOUT``), then free the model. One under way is joined.
+
+        Raises :class:`ModelNotLoaded`, :class:`ModelBusy` while a model is being loaded.
         """
         with self._lock:
+            if self._unload_future is not None:
+                return self._unload_future
             resident = self._shelf.resident
             if resident is None:
                 raise ModelNotLoaded("No model is loaded.", retry_after=30)
@@ -169,8 +198,9 @@ class ModelLoader:
             self._busy = f"{resident.record.name!r} is being unloaded"
             # The refusal of new requests begins here, not when the thread gets to it.
             self._close_queue(resident)
-        future: Future[None] = Future()
-        future.set_running_or_notify_cancel()
+            future: Future[None] = Future()
+            future.set_running_or_notify_cancel()
+            self._unload_future = future
 
         def work() -> None:
             try:
@@ -202,6 +232,11 @@ class ModelLoader:
             return Demand(record, self.load(record.id, on_demand=True))
         except MillmError as error:
             raise _could_not_load(record, error) from error
+
+    def import_ahead(self) -> None:
+        """Bring in what a first load needs, on the calling thread; takes seconds. Does nothing once it is there."""
+        with COLLECTOR.importing():
+            import_libraries()
 
     def stop(self) -> None:
         """Cancel what is under way; used when the program ends."""
@@ -261,6 +296,7 @@ class ModelLoader:
             import_ahead(found)
         resident = self._shelf.resident
         opening.estimate(resident.info.memory_bytes if resident is not None else 0).check(record.name)
+        opening.rehearse()
         if resident is not None and self._on_demand:
             # Asked again: the lock may have come while the files were looked at.
             self._check_lock(record)
@@ -304,7 +340,13 @@ class ModelLoader:
                 last, said = stage, now
                 self._report(record, 10.0 + 88.0 * share, stage)
 
-        return opening.load(step)
+        try:
+            return opening.load(step)
+        except (LoadCancelled, InsufficientMemory, ModelLoadFailed):
+            raise
+        except MillmError as error:
+            # Whoever asked can do nothing about it any more: what was loaded before is gone.
+            raise ModelLoadFailed(error.message, details=error.details, remedy=error.remedy) from error
 
     def _install(self, loaded: LoadedModel) -> None:
         self._scheduler.set_backend(loaded.backend)
@@ -375,7 +417,7 @@ class ModelLoader:
     def _release(self) -> None:
         self._shelf.set_loading(None)
         with self._lock:
-            self._busy = self._loading_id = self._future = None
+            self._busy = self._loading_id = self._future = self._unload_future = None
 
     def _report(self, record: ModelRecord, progress: float, stage: str) -> None:
         self._shelf.set_loading(LoadingState(record.id, record.name, progress, stage))

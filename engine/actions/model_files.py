@@ -1,8 +1,10 @@
 """Model files in the data directory: whole under their final name, or not there at all.
 
 Downloads grow in ``.downloading/KEY`` and stay there after a cut, so that they can be gone on with; copies are made in
-``.importing-…``. Either becomes ``KEY`` by one rename. Until the row is written a marker lies in the folder: after a
-kill, a folder with a marker stays exactly if a row points into it. The demo model's own folder is never touched.
+``.importing-…``. Either becomes ``KEY`` by one rename. From the rename until the row is written, and from before the
+row is removed until the files are gone, a marker lies in the folder: after a kill, a folder with a marker stays exactly
+if a row uses what we wrote into it. What we wrote is noted (``engine/actions/written.py``), and nothing else is ever
+removed. The demo model's own folder is never touched.
 """
 
 from __future__ import annotations
@@ -11,11 +13,27 @@ import logging
 import os
 import re
 import tempfile
-from collections.abc import Callable, Collection, Iterator, Sequence
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from engine.actions.writing import Writing, copy_file, remove_tree
+from engine.actions.written import (
+    REMOVED,
+    Note,
+    Notes,
+    assumed,
+    mark,
+    note_of,
+    sweep_marked,
+    take_away,
+    unmark,
+)
+from engine.library.records import EngineKind, ModelRecord, ModelSource
+from engine.library.repositories.state import StateRepository
+from engine.models.gguf_file import set_of
+from engine.models.repository_files import is_checkpoint_file
 
 log = logging.getLogger(__name__)
 
@@ -23,8 +41,6 @@ FOLDER = "models"
 """Beside the library."""
 DOWNLOADING = ".downloading"
 IMPORTING = ".importing-"
-REMOVED = ".removed-"
-MARKER = ".unsettled"
 NOT_OURS = frozenset({"demo"})
 
 _FOREIGN = re.compile(r"[^A-Za-z0-9._@-]+")
@@ -43,11 +59,19 @@ def _clean(text: str) -> str:
 
 
 class ModelFolder:
-    """The folder ``root`` with one folder per model that is ours."""
+    """The folder ``root`` with one folder per model that is ours.
 
-    def __init__(self, root: Path) -> None:
+    Whoever changes which rows use a folder, or gives one its name, does so under :attr:`changes`: of two at once, the
+    second sees what the first has done.
+    """
+
+    changes = threading.RLock()
+    """One for the process, since a data directory has one process; held for the time of some renames."""
+
+    def __init__(self, root: Path, state: StateRepository) -> None:
         self.root = root
         self._writing = Writing(root, "the model")
+        self._notes = Notes(state, FOLDER)
 
     def place(self, key: str) -> Path:
         """Where the files of ``key`` are when they are whole."""
@@ -57,8 +81,8 @@ class ModelFolder:
         """Where the files of ``key`` grow."""
         return self.root / DOWNLOADING / key
 
-    def owns(self, path: Path) -> str | None:
-        """The key of the folder that ``path`` lies in, None when it is not ours."""
+    def key_of(self, path: Path) -> str | None:
+        """The key of the folder that ``path`` lies in; None outside of ``root`` and where no model of ours is kept."""
         try:
             inside = path.relative_to(self.root)
         except ValueError:
@@ -66,16 +90,62 @@ class ModelFolder:
         first = inside.parts[0] if inside.parts else ""
         return None if not first or first.startswith(".") or first in NOT_OURS else first
 
-    def put(self, key: str) -> Path:
-        """Give what grew for ``key`` its final name, marked until :meth:`settle`; returns that folder."""
+    def free_key(self, key: str, in_use: Collection[str]) -> str:
+        """``key``, or what is nearest to it where a folder of that name is there that we did not make: it has no note,
+        and no row of those ``in_use`` is known to be from an earlier version.
+        """
+        candidates = (key if number == 1 else f"{key}-{number}" for number in range(1, 10_000))
+        return next(
+            each
+            for each in candidates
+            if each in in_use or not os.path.lexists(self.place(each)) or self._notes.get(each) is not None
+        )
+
+    # --- whose files ------------------------------------------------------------------------------------------------
+
+    def used_by(self, record: ModelRecord) -> Note:
+        """The files that we wrote and this row uses; empty for a row whose files are a person's own."""
+        key = None if record.local_path is None else self.key_of(Path(record.local_path))
+        if key is None or self.place(key).is_symlink():
+            return {}
+        note = self._notes.get(key)
+        return _part(self._of_earlier_version(record, key) if note is None else note, record, self.place(key))
+
+    def _of_earlier_version(self, record: ModelRecord, key: str) -> Note:
+        """What an earlier version, which kept no notes, is known to have written for a row.
+
+        Its downloads have a name that nobody else gives a folder, and files that it chose by their names. Its copies
+        look like what a person may have put there and imported as it is, so nothing of them is known.
+        """
+        if record.source is not ModelSource.HUGGINGFACE or not (record.repo_id and record.revision):
+            return {}
+        if key != folder_key(record.repo_id, record.revision, record.gguf_label):
+            return {}
+        folder = self.place(key)
+        if record.engine is EngineKind.LLAMACPP:
+            return assumed(set_of(Path(record.local_path or "")), folder)
+        return _assumed_in(folder, lambda name: is_checkpoint_file(name, with_code=record.trust_remote_code))
+
+    # --- coming in --------------------------------------------------------------------------------------------------
+
+    def put(self, key: str, digests: Mapping[str, str]) -> Path:
+        """Give what grew for ``key`` its final name, marked until :meth:`settle`; returns that folder.
+
+        ``digests``: SHA-256 of the files, where they are known.
+        """
         with self._writing.translated():
-            (self.staging(key) / MARKER).touch()
+            note = note_of(self.staging(key), digests)
+            mark(self.staging(key), note)
+            self._notes.keep(key, note)
             os.replace(self.staging(key), self.place(key))
         return self.place(key)
 
     def settle(self, key: str) -> None:
         """The row is written: the folder stays."""
-        (self.place(key) / MARKER).unlink(missing_ok=True)
+        try:
+            unmark(self.place(key))
+        except OSError:
+            log.warning("%s could not be put right; that is done at the next start", self.place(key), exc_info=True)
 
     @contextmanager
     def copied(self, files: Sequence[Path], name: str, check: Callable[[], None] = lambda: None) -> Iterator[Path]:
@@ -89,55 +159,81 @@ class ModelFolder:
             self.root.mkdir(parents=True, exist_ok=True)
             self._writing.require_space(sum(file.stat().st_size for file in files))
             temporary = Path(tempfile.mkdtemp(prefix=IMPORTING, dir=self.root))
-        key: str | None = None
+        placed: Path | None = None
+        note: Note = {}
         try:
+            digests = {}
             for file in files:
                 with self._writing.translated():
-                    copy_file(file, temporary / file.name, check)
-            with self._writing.translated():
-                (temporary / MARKER).touch()
-                key = self._free_key(name)
-                os.replace(temporary, self.place(key))
-            yield self.place(key)
-            self.settle(key)
+                    digests[file.name] = copy_file(file, temporary / file.name, check)
+            with self.changes, self._writing.translated():
+                note = note_of(temporary, digests)
+                mark(temporary, note)
+                placed = self._named(temporary, name)
+                self._notes.keep(placed.name, note)
+            yield placed
+            self.settle(placed.name)
         except BaseException:
             remove_tree(temporary)
-            if key is not None:
-                self.discard(key)
+            if placed is not None:
+                self._notes.forget(placed.name)
+                take_away(placed, note, self.root)
             raise
 
-    def discard(self, key: str) -> int:
-        """Remove the folder of ``key``, whole or half; the bytes that are free again."""
-        freed = 0
-        for folder in (self.place(key), self.staging(key)):
-            if folder.is_dir():
-                freed += tree_bytes(folder)
-                gone = Path(tempfile.mkdtemp(prefix=REMOVED, dir=self.root))
-                try:
-                    os.replace(folder, gone / key)
-                except OSError:
-                    log.warning("%s could not be removed; it goes at the next start", folder, exc_info=True)
-                remove_tree(gone)
+    # --- going away -------------------------------------------------------------------------------------------------
+
+    def mark_going(self, record: ModelRecord) -> Note:
+        """Before the row is removed: note in its folder what goes with it, and return that; see :meth:`take_away`."""
+        note = self.used_by(record)
+        if note:
+            with self._writing.translated():
+                mark(self._home(record), note)
+        return note
+
+    def keep(self, record: ModelRecord) -> None:
+        """The row was not removed after all."""
+        unmark(self._home(record))
+
+    def take_away(self, record: ModelRecord, note: Note) -> int:
+        """The row is gone: remove the files of ``note``; the bytes that are free again."""
+        home = self._home(record)
+        self._notes.forget(home.name)
+        return take_away(home, note, self.root)
+
+    def discard_staging(self, key: str) -> int:
+        """Remove what grew for ``key``; the bytes that are free again."""
+        growing = self.staging(key)
+        freed = tree_bytes(growing) if growing.is_dir() else 0
+        remove_tree(growing)
         return freed
 
-    def sweep(self, keys_with_rows: Collection[str]) -> list[str]:
+    def sweep(self, records: Collection[ModelRecord]) -> list[str]:
         """Remove what a killed process left and no row wants. For the start, before anything is fetched or copied."""
-        removed: list[str] = []
         if not self.root.is_dir():
-            return removed
+            return []
+        removed: list[str] = []
         for entry in sorted(self.root.iterdir()):
-            if entry.name.startswith((IMPORTING, REMOVED)):
+            if entry.name.startswith((IMPORTING, REMOVED)) and entry.is_dir() and not entry.is_symlink():
                 remove_tree(entry)
                 removed.append(entry.name)
-            elif (entry / MARKER).is_file():
-                if entry.name in keys_with_rows:
-                    self.settle(entry.name)
-                else:
-                    self.discard(entry.name)
-                    removed.append(entry.name)
+        here = {record: self.key_of(Path(record.local_path)) for record in records if record.local_path is not None}
+
+        def wanted(key: str, note: Note | None) -> bool:
+            users = [record for record, its in here.items() if its == key]
+            if note is None:
+                return bool(users)
+            if not any(_part(note, record, self.place(key)) for record in users):
+                self._notes.forget(key)
+                return False
+            self._notes.keep(key, note)
+            return True
+
+        removed += sweep_marked(self.root, wanted)
+        self._notes.forget_gone(self.root)
         growing = self.root / DOWNLOADING
+        keys = set(here.values())
         for entry in sorted(growing.iterdir()) if growing.is_dir() else ():
-            if entry.name not in keys_with_rows:
+            if entry.name not in keys:
                 remove_tree(entry)
                 removed.append(f"{DOWNLOADING}/{entry.name}")
         if removed:
@@ -146,11 +242,46 @@ class ModelFolder:
 
     # --- steps ------------------------------------------------------------------------------------------------------
 
+    def _home(self, record: ModelRecord) -> Path:
+        key = self.key_of(Path(record.local_path or ""))
+        assert key is not None  # what goes with a row lies in its folder
+        return self.place(key)
+
+    def _named(self, temporary: Path, name: str) -> Path:
+        """Give ``temporary`` a free name; what has a name already is another's, whoever made it a moment ago."""
+        while True:
+            place = self.place(self._free_key(name))
+            try:
+                os.replace(temporary, place)
+            except OSError:
+                if not os.path.lexists(place):
+                    raise
+            else:
+                return place
+
     def _free_key(self, name: str) -> str:
         taken = {entry.name.casefold() for entry in self.root.iterdir()} | {each.casefold() for each in NOT_OURS}
-        base = _clean(name)[:_MAX_KEY]
+        # The sign before a commit stands in the names of downloads only.
+        base = _clean(name).replace("@", "-")[:_MAX_KEY]
         candidates = (base if number == 1 else f"{base}-{number}" for number in range(1, 10_000))
         return next(each for each in candidates if each.casefold() not in taken)
+
+
+def _part(note: Note, record: ModelRecord, folder: Path) -> Note:
+    """What a row uses of the files in ``note``."""
+    place = Path(record.local_path or "")
+    if record.engine is EngineKind.LLAMACPP:
+        own = {each.relative_to(folder).as_posix() for each in set_of(place)}
+        return note if own & note.keys() else {}
+    if place == folder:
+        return note
+    inside = place.relative_to(folder).as_posix()
+    return note if any(name.startswith(f"{inside}/") for name in note) else {}
+
+
+def _assumed_in(folder: Path, written: Callable[[str], bool]) -> Note:
+    """What an earlier version may have written into a folder: files whose paths in it are as ``written`` knows them."""
+    return assumed((path for path in folder.rglob("*") if written(path.relative_to(folder).as_posix())), folder)
 
 
 def tree_bytes(folder: Path) -> int:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from engine.actions.disk_use import DiskUse, disk_use, model_files
 from engine.actions.downloading.models import DownloadRequest, ModelDownloads
 from engine.actions.downloading.preview import ModelPreview, preview
 from engine.actions.importing import LocalModel, import_local_model, look_at_local_model
 from engine.actions.loading import ModelLoader
 from engine.actions.model_files import ModelFolder, tree_bytes
 from engine.errors import (
+    DownloadCancelled,
     GpuNotFound,
     InvalidParameter,
     MillmError,
@@ -27,12 +28,13 @@ from engine.errors import (
 )
 from engine.events import EventBus, ModelsChanged
 from engine.library.database import Library
-from engine.library.records import EngineKind, ModelRecord, ModelStatus
+from engine.library.records import EngineKind, ModelRecord, ModelSource, ModelStatus
 from engine.models.gguf_file import inspect_gguf
 from engine.models.hub import MAIN, HubClient
 from engine.models.names import check_custom_name
 from engine.models.on_disk import FoundModel, find_models
 from engine.models.shelf import LoadedModel, ModelShelf
+from engine.single_flight import SingleFlight
 
 ACCEPT_WAIT_S = 90.0
 """Longest wait for a load to have asked everything that can refuse it; the first one imports the heavy libraries."""
@@ -61,7 +63,8 @@ class ModelView:
     Attributes:
         has_chat_template: None where nobody has looked yet: at the files of a checkpoint until it is loaded.
         download_progress, load_progress: 0–100 while under way, else None.
-        disk_bytes: What its files in the data directory take; None for files that lie elsewhere.
+        disk_size_mb: What its files take, wherever they lie: as they are now, or as they were when they were added.
+        disk_bytes: What goes from the disk with it, since this program wrote it; None for files that stay.
         num_parameters, memory_footprint, device, dtype, placement: Of the loaded model; ``memory_footprint`` is bytes.
         lease: Always None: leases are not kept.
     """
@@ -105,27 +108,6 @@ class ModelView:
     lease: None = None
 
 
-@dataclass(frozen=True)
-class DiskItem:
-    """What one model or SAE takes on the disk. ``ours``: in the data directory, so removing the row frees it."""
-
-    kind: str
-    id: int | str
-    name: str
-    bytes: int
-    ours: bool
-
-
-@dataclass(frozen=True)
-class DiskUse:
-    """What models and SAEs take, largest first, and the room left where the data directory is. All bytes."""
-
-    items: tuple[DiskItem, ...]
-    ours_bytes: int
-    free_bytes: int
-    total_bytes: int
-
-
 class ModelActions:
     """Everything that is done with models. All methods may be called from any thread but the engine's.
 
@@ -149,6 +131,7 @@ class ModelActions:
         self._hub = hub
         self._folder = folder
         self.downloads = downloads
+        self._imports = SingleFlight()
 
     # --- looking ----------------------------------------------------------------------------------------------------
 
@@ -171,19 +154,9 @@ class ModelActions:
 
     def disk_use(self) -> DiskUse:
         """What everything takes on the disk. Looks at files: not for a window's thread."""
-        root = self._folder.root
-        items = [
-            DiskItem("model", each.id, each.name, size, self._owned(each) is not None)
-            for each in self._library.models.list()
-            if (size := self._disk_bytes(each) or int((each.disk_size_mb or 0) * 1_000_000))
-        ]
-        items += [
-            DiskItem("sae", sae.id, sae.name, sae.file_size_bytes or 0, sae.copied) for sae in self._library.saes.list()
-        ]
-        items.sort(key=lambda item: (-item.bytes, item.name))
-        existing = root if root.is_dir() else self._library.path.parent
-        usage = shutil.disk_usage(existing)
-        return DiskUse(tuple(items), sum(each.bytes for each in items if each.ours), usage.free, usage.total)
+        return disk_use(
+            self._library.path.parent, self._library.models.list(), self._library.saes.list(), self._disk_bytes
+        )
 
     # --- coming in --------------------------------------------------------------------------------------------------
 
@@ -205,18 +178,25 @@ class ModelActions:
         trust_remote_code: bool = False,
         check: Callable[[], None] = lambda: None,
     ) -> ModelView:
-        """Add what is on this machine; see :func:`engine.actions.importing.import_local_model`. Reads files."""
-        record = import_local_model(
-            self._library,
-            self._events,
-            path,
-            name=name,
-            copy=copy,
-            quantization=quantization,
-            trust_remote_code=trust_remote_code,
-            check=check,
-        )
-        return self._view(record)
+        """Add what is on this machine; see :func:`engine.actions.importing.import_local_model`. Reads files.
+
+        The very same import that is under way already is joined: both give the one row.
+        """
+
+        def work() -> ModelRecord:
+            return import_local_model(
+                self._library,
+                self._events,
+                path,
+                name=name,
+                copy=copy,
+                quantization=quantization,
+                trust_remote_code=trust_remote_code,
+                check=check,
+            )
+
+        same = (str(path), name, copy, quantization, trust_remote_code)
+        return self._view(self._imports.run(same, work, not_shared=(DownloadCancelled,)))
 
     def rename(self, model_id: int, name: str) -> ModelView:
         """Give a model another name. Raises :class:`ModelBusy` while it is loaded or being loaded."""
@@ -287,37 +267,50 @@ class ModelActions:
         return self.get(model_id)
 
     def delete(self, model_id: int) -> int:
-        """Forget a model, and remove its files where they are ours; the bytes that are free again.
+        """Forget a model, and remove the files that this program wrote for it; the bytes that are free again.
 
-        A download is cancelled first. Raises :class:`ModelNotFound`, and :class:`ModelBusy` for a model in memory.
+        Files that another row uses stay, and so does everything that a person put beside them. A download is cancelled
+        first. Raises :class:`ModelNotFound`, and :class:`ModelBusy` for a model in memory.
         """
         record = self._shelf.get(model_id)
         self._refuse_in_use(record, "removed")
         self.downloads.cancel(model_id)
         ended = self.downloads.wait_ended(model_id)
-        self._library.models.remove(model_id)
-        freed = 0
-        key = self._owned(record)
-        shared = any(self._owned(other) == key for other in self._library.models.list())
-        if key is not None and not shared and ended:
-            freed = self._folder.discard(key)
+        with self._folder.changes:
+            record = self._shelf.get(model_id)
+            others = [each for each in self._library.models.list() if each.id != model_id]
+            shared = any(self._folder.used_by(each) for each in others if self._key(each) == self._key(record))
+            note = {} if shared or not ended else self._folder.mark_going(record)
+            try:
+                # Between the question and the removal no load may begin.
+                self._loader.unless_in_use(record, "removed", lambda: self._library.models.remove(model_id))
+            except BaseException:
+                if note:
+                    self._folder.keep(record)
+                raise
+            freed = self._folder.take_away(record, note) if note else 0
+            key = self._key(record)
+            if key is not None and ended and all(self._key(each) != key for each in others):
+                freed += self._folder.discard_staging(key)
         self._events.publish(ModelsChanged())
         return freed
 
     def sweep(self) -> None:
         """Remove what a killed process left on the disk; for the start, before anything comes in."""
-        self._folder.sweep({key for each in self._library.models.list() if (key := self._owned(each)) is not None})
+        self._folder.sweep(self._library.models.list())
 
     # --- steps ------------------------------------------------------------------------------------------------------
 
-    def _owned(self, record: ModelRecord) -> str | None:
-        return None if record.local_path is None else self._folder.owns(Path(record.local_path))
+    def _key(self, record: ModelRecord) -> str | None:
+        return None if record.local_path is None else self._folder.key_of(Path(record.local_path))
 
     def _disk_bytes(self, record: ModelRecord) -> int | None:
-        key = self._owned(record)
-        if key is None:
-            return None
-        return tree_bytes(self._folder.place(key)) or tree_bytes(self._folder.staging(key))
+        """What goes from the disk with a row; None where nothing does."""
+        written = sum(each.size for each in self._folder.used_by(record).values())
+        key = self._key(record)
+        if not written and key is not None and record.source is ModelSource.HUGGINGFACE:
+            written = tree_bytes(self._folder.staging(key))
+        return written or None
 
     def _require_loaded(self, model_id: int) -> LoadedModel:
         record = self._shelf.get(model_id)
@@ -327,14 +320,7 @@ class ModelActions:
         return resident
 
     def _refuse_in_use(self, record: ModelRecord, what: str) -> None:
-        resident, loading = self._shelf.resident, self._shelf.loading
-        loaded = resident is not None and resident.record.id == record.id
-        if loaded or (loading is not None and loading.model_id == record.id):
-            raise ModelBusy(
-                f"{record.name!r} is {'loaded' if loaded else 'being loaded'}, so it cannot be {what}.",
-                remedy="Unload it first." if loaded else "Cancel the load first.",
-                retry_after=15,
-            )
+        self._loader.unless_in_use(record, what, lambda: None)
 
     def _looked_at(self, record: ModelRecord) -> ModelRecord:
         """A GGUF's row that does not know whether it has a template, as those of earlier versions and of the demo pack,
@@ -371,6 +357,7 @@ class ModelActions:
                 "dtype": info.dtype,
                 "placement": _placement(resident),
             }
+        taken = sum(model_files(record).values())
         return ModelView(
             id=record.id,
             name=record.name,
@@ -386,7 +373,7 @@ class ModelActions:
             pipeline_tag=record.pipeline_tag,
             context_length=record.context_length,
             has_chat_template=record.has_chat_template,
-            disk_size_mb=record.disk_size_mb,
+            disk_size_mb=round(taken / 1_000_000, 2) if taken else record.disk_size_mb,
             disk_bytes=self._disk_bytes(record),
             estimated_memory_mb=record.estimated_memory_mb,
             trust_remote_code=record.trust_remote_code,

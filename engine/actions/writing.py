@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import logging
 import os
+import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
-from engine.errors import DataDirectoryUnusable, InsufficientDisk
+from engine.errors import DataDirectoryUnusable, InsufficientDisk, InvalidParameter
 from engine.files import open_file
 
 log = logging.getLogger(__name__)
@@ -20,19 +23,43 @@ BLOCK = 1 << 20
 """Bytes of a copy between two questions whether to go on."""
 
 
+_BLOBS = re.compile(r"(models|datasets|spaces)--.+")
+
+
+class SourceUnreadable(OSError):
+    """What was to be copied cannot be read; says nothing about the place it goes to."""
+
+
 @dataclass(frozen=True)
 class Writing:
-    """What is written below ``root``; ``what`` is its name in messages, such as ``the model``."""
+    """What is written below ``root``; ``what`` is its name in messages, such as ``the model``, and ``param`` the field
+    of a request that names what is copied.
+    """
 
     root: Path
     what: str
+    param: str = "local_path"
 
     @contextmanager
     def translated(self) -> Iterator[None]:
-        """Turn what the system refuses into :class:`InsufficientDisk` or :class:`DataDirectoryUnusable`."""
+        """Turn what the system refuses into :class:`InsufficientDisk` or :class:`DataDirectoryUnusable`, and what
+        cannot be read or named into :class:`InvalidParameter`.
+        """
         try:
             yield
+        except SourceUnreadable as error:
+            raise InvalidParameter(
+                f"{error.filename} cannot be copied: {error.strerror}.",
+                param=self.param,
+                remedy="Check that the file may be read and that nothing writes to it, or import without copying.",
+            ) from error
         except OSError as error:
+            if error.errno == errno.ENAMETOOLONG:
+                raise InvalidParameter(
+                    f"{self.what[:1].upper()}{self.what[1:]} has a name that is too long for the disk of {self.root}.",
+                    param=self.param,
+                    remedy="Give its files shorter names, or import without copying.",
+                ) from error
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise self._no_space() from error
             raise DataDirectoryUnusable(
@@ -61,14 +88,57 @@ class Writing:
         )
 
 
-def copy_file(source: Path, target: Path, check: Callable[[], None] = lambda: None) -> None:
-    """Copy one file and see that it is on the disk. ``check`` is called before each block and may raise."""
-    with open_file(source) as reading, target.open("wb") as writing:
-        while block := reading.read(BLOCK):
+def copy_file(source: Path, target: Path, check: Callable[[], None] = lambda: None) -> str:
+    """Copy one file, as long as it is now, and see that it is on the disk; the SHA-256 of what was written.
+
+    ``check`` is called before each block and may raise. Raises :class:`SourceUnreadable`, also for a file that grows,
+    and OSError for the target.
+    """
+    digest = hashlib.sha256()
+    try:
+        reading = open_file(source)
+    except OSError as error:
+        raise _unreadable(source, error) from error
+    with reading, target.open("wb") as writing:
+        length, copied = os.fstat(reading.fileno()).st_size, 0
+        while block := _read(reading, source):
             check()
+            copied += len(block)
+            if copied > length:
+                raise SourceUnreadable(errno.EBUSY, "it grew while it was read", str(source))
             writing.write(block)
+            digest.update(block)
         writing.flush()
         os.fsync(writing.fileno())
+    return digest.hexdigest()
+
+
+def _read(reading: BinaryIO, source: Path) -> bytes:
+    try:
+        return reading.read(BLOCK)
+    except OSError as error:
+        raise _unreadable(source, error) from error
+
+
+def _unreadable(source: Path, error: OSError) -> SourceUnreadable:
+    return SourceUnreadable(error.errno, error.strerror or str(error), str(source))
+
+
+def refuse_stray_links(files: Iterable[Path], folder: Path, param: str) -> None:
+    """Raise :class:`InvalidParameter` for a link among ``files`` that leads out of ``folder``: a copy would hold what
+    lies there, whatever it is. Links to the blobs of a Hugging Face cache, as in its snapshots, are followed.
+    """
+    inside = Path(os.path.realpath(folder))
+    for file in files:
+        target = Path(os.path.realpath(file))
+        blob = target.parent.name == "blobs" and _BLOBS.fullmatch(target.parent.parent.name) is not None
+        if not blob and not target.is_relative_to(inside):
+            raise InvalidParameter(
+                f"{file} leads to {target}, outside of the folder that is to be copied.",
+                param=param,
+                details={"path": str(file), "target": str(target)},
+                remedy="Put the file itself in place of the link, or import without copying.",
+            )
 
 
 def remove_tree(folder: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError
 
 from engine.documents.binding import SaeReference
-from engine.documents.evidence import circuit_rung, parse_rung
+from engine.documents.evidence import circuit_rung, is_only_persistence, parse_rung
 from engine.documents.fields import Anything, Count, Index, Narrative, NotNegative, Number, Open, Share
 from engine.documents.members import (
     MAX_MEMBERS,
@@ -180,6 +180,11 @@ class CircuitDocument:
     def rung(self) -> int:
         """The circuit's evidence rung."""
         return circuit_rung(edge.evidence_rung for edge in self.definition.edges)
+
+    @property
+    def only_persistence(self) -> bool:
+        """Whether every edge is persistence."""
+        return is_only_persistence(edge.type for edge in self.definition.edges)
 
     @property
     def layers(self) -> tuple[int, ...]:

@@ -27,6 +27,23 @@ _NEXT_STEP = (
     "run circuit-level faithfulness",
     "nothing further: this is the top rung",
 )
+TESTED_ELSEWHERE = (
+    "This program does not test circuits: the tool that made the document does (miStudio, or your own code); import "
+    "the document again then."
+)
+"""Said wherever the next step is: advice that cannot be followed here says where it can."""
+
+PERSISTENCE = "persistence"
+"""The type of an edge whose effect is mostly the direct path along the residual stream."""
+
+ONLY_PERSISTENCE = "persistence only: carried on, not computed"
+"""Said beside the phrase where every edge of a circuit is persistence: the phrase alone promises more."""
+
+PERSISTENCE_SENTENCE = (
+    "Every edge of this circuit is persistence: for the larger part the residual stream carries a direction on from "
+    "layer to layer; nothing computed anew was shown."
+)
+
 _CAUSAL = re.compile(r"caus(?:al|ation|es\b|ed\b)", re.IGNORECASE)
 
 
@@ -49,6 +66,22 @@ def is_validated(rung: int) -> bool:
 def rung_language(rung: int) -> str:
     """The phrase of rung 0 to 3, to be shown word for word."""
     return _LANGUAGE[_known(rung)]
+
+
+def is_only_persistence(edge_types: Iterable[str]) -> bool:
+    """Whether all edges are persistence; a circuit without edges has nothing to be said of."""
+    types = set(edge_types)
+    return types == {PERSISTENCE}
+
+
+def evidence_words(rung: int, only_persistence: bool = False) -> str:
+    """The phrase of a rung word for word and, where all edges are persistence, that they are."""
+    return f"{rung_language(rung)} · {ONLY_PERSISTENCE}" if only_persistence else rung_language(rung)
+
+
+def short_evidence_words(rung: int, only_persistence: bool = False) -> str:
+    """The same where there is little room, with one word for it."""
+    return f"{rung_language(rung)} · {PERSISTENCE}" if only_persistence else rung_language(rung)
 
 
 def rung_next_step(rung: int) -> str:

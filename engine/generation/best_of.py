@@ -36,4 +36,4 @@ class BestOf:
 def _renumbered(delta: TextDelta | ChoiceFinished, index: int) -> Delta:
     if isinstance(delta, TextDelta):
         return TextDelta(index, delta.text, delta.tokens, delta.completion_tokens)
-    return ChoiceFinished(index, delta.reason, delta.completion_tokens, delta.cumulative_logprob)
+    return ChoiceFinished(index, delta.reason, delta.completion_tokens, delta.cumulative_logprob, delta.path)

@@ -72,7 +72,8 @@ class LaneConstraint:
         allowed = np.zeros(self._vocab_size, dtype=bool)
         width = min(self._vocab_size, bits.size)
         allowed[:width] = bits[:width]
-        if allowed[self._eos_id]:
+        # The grammar's own end token may lie beyond the logits, where the model has others.
+        if self._eos_id < bits.size and bits[self._eos_id]:
             allowed[self._other_eos] = True
         return torch.from_numpy(allowed).to(self._device)
 

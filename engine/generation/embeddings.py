@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING
 
 from engine.errors import ContextLengthExceeded, InvalidParameter
 from engine.generation.errors import EmbeddingVectorInvalid
+from engine.generation.prompts import check_readable
 from engine.generation.reading import Reading, ReadingFigures
 from engine.generation.request import Usage
+from engine.models.lengths import TextTooLong
 
 if TYPE_CHECKING:
     import numpy as np
@@ -153,50 +155,56 @@ class Embedding(Reading[Embedded]):
         self._pooled = None
 
 
-def tokenize(tokenizer: Tokenizer, request: EmbeddingRequest, vocab_size: int) -> tuple[tuple[int, ...], ...]:
+def tokenize(
+    tokenizer: Tokenizer, request: EmbeddingRequest, readable: int, window: int, model_name: str
+) -> tuple[tuple[int, ...], ...]:
     """The token ids of every text, whole, special tokens included; ids that were sent are taken as they are.
 
-    Raises :class:`InvalidParameter` for text that is not Unicode, text without a token, and unknown ids.
+    Raises :class:`InvalidParameter` for text that is not Unicode, text without a token, and unreadable ids;
+    :class:`ContextLengthExceeded` naming up to 16 texts that are longer than ``window`` tokens.
     """
     found: list[tuple[int, ...]] = []
+    over: list[tuple[str, int, str]] = []
     for place, text in enumerate(request.inputs):
         name = request.name(place)
         if isinstance(text, str):
             try:
-                ids = tuple(tokenizer.encode(text, add_special_tokens=True))
+                ids = tuple(tokenizer.encode(text, True, window))
+            except TextTooLong as error:
+                over.append((name, error.tokens, "at least "))
+                continue
             except ValueError as error:
                 raise InvalidParameter(
                     f"'{name}' is not Unicode text: half of a surrogate pair.", param=name
                 ) from error
             if not ids:
                 raise _empty(request, place)
+            check_readable(tokenizer, ids, readable, name)
         else:
             ids = text
-            outside = next((token for token in ids if not 0 <= token < vocab_size), None)
+            outside = next((token for token in ids if not 0 <= token < readable), None)
             if outside is not None:
                 raise InvalidParameter(
-                    f"'{name}' holds token {outside}, which is outside the model's vocabulary of {vocab_size} tokens.",
+                    f"'{name}' holds token {outside}, which is outside the model's vocabulary of {readable} tokens.",
                     param=name,
                 )
+        if len(ids) > window:
+            over.append((name, len(ids), ""))
         found.append(ids)
+    if over:
+        raise _too_long(over, window, model_name)
     return tuple(found)
 
 
-def check_lengths(
-    request: EmbeddingRequest, token_ids: Sequence[tuple[int, ...]], window: int, model_name: str
-) -> None:
-    """Raise :class:`ContextLengthExceeded` naming up to 16 texts that are longer than ``window`` tokens."""
-    over = [(request.name(place), len(ids)) for place, ids in enumerate(token_ids) if len(ids) > window]
-    if not over:
-        return
-    listed = ", ".join(f"'{name}' has {length} tokens" for name, length in over[:MAX_LISTED])
+def _too_long(over: Sequence[tuple[str, int, str]], window: int, model_name: str) -> ContextLengthExceeded:
+    listed = ", ".join(f"'{name}' has {about}{length} tokens" for name, length, about in over[:MAX_LISTED])
     more = f", and {len(over) - MAX_LISTED} more are too long" if len(over) > MAX_LISTED else ""
-    raise ContextLengthExceeded(
+    return ContextLengthExceeded(
         f"The context window of {model_name!r} is {window} tokens; {listed}{more}.",
         param=over[0][0],
         details={
             "context_length": window,
-            "inputs": [{"input": name, "tokens": length} for name, length in over[:MAX_LISTED]],
+            "inputs": [{"input": name, "tokens": length} for name, length, _ in over[:MAX_LISTED]],
             "inputs_total": len(over),
         },
         remedy="Shorten the text, or send it in parts.",

@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from engine.errors import InsufficientMemory, MillmError
@@ -36,6 +37,7 @@ from engine.generation.text.reasoning import ReasoningSpans, prompt_opens_reason
 from engine.generation.text.stream import ChoiceText, Emitted
 from engine.models.backend import KvNeed
 from engine.monitor.capture import Capture, CapturePlan
+from engine.steering.path import NO_PATH, SteeringPath, SteeringStep
 from engine.steering.plan import EMPTY_PLAN, SteeringPlan
 from engine.steering.report import SteeringReport
 from engine.steering.resolve import ResolvedSteering
@@ -102,13 +104,15 @@ class PreparedRequest:
 class PromptPast:
     """A prompt read once and shared by its choices: the store after the last prompt token and the logits there.
 
-    ``read_under`` is the digest of the plan all of it was read under; None where the plan changed midway.
+    ``read_under`` is the digest of the plan all of it was read under; None where the plan changed midway, and ``path``
+    what it was read under then.
     """
 
     store: KVStore
     logits: Tensor
     users_left: int
     read_under: str | None
+    path: SteeringPath
 
 
 class RequestHandle:
@@ -118,6 +122,10 @@ class RequestHandle:
         self._wake = wake
         self._cancelled = threading.Event()
         self._done = threading.Event()
+        self.paths: Mapping[int, SteeringPath] = MappingProxyType({})
+        """What has steered each choice that has begun, as far as it is written: replaced, never changed."""
+        self.changed = False
+        """Whether somebody wrote to the live steering it follows."""
 
     def cancel(self) -> None:
         """End it before its next token, wherever it is: queued, in prefill or decoding. Harmless when it has ended."""
@@ -196,10 +204,13 @@ class RunningRequest:
 
     def need(self, prompt: int) -> KvNeed:
         """What a lane of ``prompt`` will hold at most. ``alone`` where it may share nothing with others: a seeded
-        request promises the same bytes whatever ran before; one that asks for activations has to read.
+        request promises the same bytes whatever ran before, and so does one side of a comparison that has its passes
+        to itself; one that asks for activations has to read.
         """
         prepared = self.prepared
-        alone = prepared.request.sampling.seed is not None or prepared.capture is not None
+        request = prepared.request
+        alone = request.sampling.seed is not None or prepared.capture is not None
+        alone = alone or (prepared.solo and request.noise_seed is not None)
         tokens = len(prepared.prompts[prompt].token_ids) + prepared.caps[prompt]
         return KvNeed(tokens, batched=not prepared.solo, alone=alone)
 
@@ -241,9 +252,13 @@ class RunningRequest:
         """The plan of the next pass: the request's own, or the live one of this moment."""
         own = self.prepared.steering.plan
         if own is None and live.version != self._admitted:
-            self.changed = True
+            self.changed = self.handle.changed = True
         self.last_plan = live if own is None else own
         return self.last_plan
+
+    def note_path(self, lane: Lane) -> None:
+        """What steers a choice is another than before: whoever asks meanwhile is told."""
+        self.handle.paths = MappingProxyType({**self.handle.paths, lane.index: lane.path})
 
     def emit(self, lane: Lane, emitted: Emitted) -> None:
         """Send text of a choice, where there is any."""
@@ -256,7 +271,7 @@ class RunningRequest:
     def finish_choice(self, lane: Lane, reason: FinishReason) -> bool:
         """A choice ended; True when it was the request's last, whose final delta is then sent too."""
         self.completion_tokens += lane.count
-        self._deliver(lane.prompt, ChoiceFinished(lane.index, reason, lane.count, lane.cumulative_logprob))
+        self._deliver(lane.prompt, ChoiceFinished(lane.index, reason, lane.count, lane.cumulative_logprob, lane.path))
         self._unfinished -= 1
         if self._best_of is not None and self._unfinished % self.prepared.request.choices_written == 0:
             for delta in self._best_of.take_finished(self.prepared.request.choices_written):
@@ -289,7 +304,7 @@ class RunningRequest:
             error = self._sized(error)
         if prompt is not None:
             error = numbered(error, self.prepared.request.label, prompt)
-        self._end(RequestFailed(error, *self._steered()))
+        self._end(RequestFailed(error, *self._steered(), self.handle.paths))
 
     def _sized(self, error: InsufficientMemory) -> InsufficientMemory:
         """``error`` with the size of this request: what a person can make smaller."""
@@ -388,6 +403,9 @@ class Lane:
         self.written: list[int] = []
         self.read_under: str | None = ""
         """Digest of the plan of everything in the lane's KV; None once two plans have shared in it."""
+        self.follows: Lane | None = None
+        """The lane whose logits it chooses from while both add the same (:mod:`engine.generation.comparing`)."""
+        self.path = NO_PATH
         self.count = 0
         self.cumulative_logprob = 0.0
 
@@ -416,7 +434,16 @@ class Lane:
             self.read_under = plan.digest
         elif self.read_under != plan.digest:
             self.read_under = None
+        # The prompt's last pass gives the first token; a pass after it the one after those there are.
+        token = 0 if self.fed < len(self.prompt_ids) else self.count + 1
+        self.follow(self.path.then(SteeringStep(token, plan.report, plan.digest, plan.rung)))
         return plan
+
+    def follow(self, path: SteeringPath) -> None:
+        """This is what has steered it so far."""
+        if path is not self.path:
+            self.path = path
+            self.running.note_path(self)
 
     def plan_now(self, live: SteeringPlan) -> SteeringPlan:
         """The plan its next pass would have."""

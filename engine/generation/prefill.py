@@ -1,4 +1,4 @@
-"""Reading prompts: chunk by chunk, in turns, and short ones together.
+"""Reading prompts: chunk by chunk, in turns, the shortest every other time, and short ones together.
 
 A chunk is small (``PREFILL_CHUNK`` tokens), so that answers being written lose little time between two of their tokens
 and a client that leaves is noticed soon. Short prompts that wait at the same moment are read in one pass, padded at
@@ -7,6 +7,7 @@ the end, as long as that pass is no larger than a chunk: the weights are then fe
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from engine.models.backend import Backend
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,7 @@ class Prefill:
         self._passes = passes
         self._reuse = reuse
         self._lanes: deque[Lane] = deque()
+        self._shortest_first = False
 
     def __len__(self) -> int:
         return len(self._lanes)
@@ -55,7 +59,7 @@ class Prefill:
 
     def step(self, backend: Backend, live: SteeringPlan) -> list[ReadPrompt]:
         """One pass: the next chunk of one prompt, or several short prompts whole. Returns the lanes that are done."""
-        first = self._lanes.popleft()
+        first = self._next()
         group = [first]
         try:
             self._begin(first, backend, live)
@@ -65,9 +69,33 @@ class Prefill:
                 return self._read_together(group, backend)
             return self._read_chunk(first, backend)
         except Exception as error:
-            for lane in group:
-                self.discard(lane)
-            return [ReadPrompt(lane, None, error) for lane in group]
+            if len(group) > 1:
+                log.warning("reading %d prompts in one pass failed; each is read alone", len(group), exc_info=error)
+                return [done for lane in group for done in self._read_alone(lane, backend, live)]
+            self.discard(first)
+            return [ReadPrompt(first, None, error)]
+
+    def _read_alone(self, lane: Lane, backend: Backend, live: SteeringPlan) -> list[ReadPrompt]:
+        """Read the next chunk of a prompt from its beginning; what fails there is its own fault."""
+        lane.store, lane.fed = None, 0
+        try:
+            self._begin(lane, backend, live)
+            return self._read_chunk(lane, backend)
+        except Exception as error:
+            return [ReadPrompt(lane, None, error)]
+
+    def _next(self) -> Lane:
+        """Whose turn it is: by turns the one with least left to read, and the one that has waited longest.
+
+        So a short prompt waits for one chunk of the long ones, however many there are, and a long one for no more than
+        every other pass.
+        """
+        self._shortest_first = not self._shortest_first
+        lane = self._lanes[0]
+        if self._shortest_first:
+            lane = min(self._lanes, key=lambda each: len(each.prompt_ids) - each.fed)
+        self._lanes.remove(lane)
+        return lane
 
     def _begin(self, lane: Lane, backend: Backend, live: SteeringPlan) -> None:
         if lane.store is None:
@@ -91,7 +119,10 @@ class Prefill:
             width = max(longest, len(lane.prompt_ids))
             if width * (len(found) + 2) > self._settings.PREFILL_CHUNK:
                 continue
-            self._begin(lane, backend, live)
+            try:
+                self._begin(lane, backend, live)
+            except Exception:
+                continue  # it is told when its turn comes
             if not self._may_be_read_together(lane, backend):
                 continue
             longest = width
@@ -101,7 +132,8 @@ class Prefill:
 
     def _read_chunk(self, lane: Lane, backend: Backend) -> list[ReadPrompt]:
         assert lane.store is not None
-        chunk = lane.prompt_ids[lane.fed : lane.fed + self._settings.PREFILL_CHUNK]
+        size = self._settings.PREFILL_CHUNK if backend.capabilities.chunks else len(lane.prompt_ids)
+        chunk = lane.prompt_ids[lane.fed : lane.fed + size]
         logits = backend.extend(lane.store, chunk, self._passes.one_row(lane, chunk))
         lane.fed += len(chunk)
         if lane.fed < len(lane.prompt_ids):
@@ -122,7 +154,7 @@ class Prefill:
         assert lane.store is not None
         siblings = lane.running.choices_left(lane.prompt) if backend.capabilities.batching else 0
         self._reuse.keep_prompt(lane, backend, lane.store)
-        past = PromptPast(lane.store, logits, 1 + siblings, lane.read_under)
+        past = PromptPast(lane.store, logits, 1 + siblings, lane.read_under, lane.path)
         lane.store = None
         lane.running.reading.discard(lane.prompt)
         if siblings:

@@ -8,6 +8,7 @@ BOS where its tokenizer has a use for one, whatever the template does; and a con
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -15,7 +16,8 @@ from typing import TYPE_CHECKING
 
 from engine.errors import InvalidParameter, NoChatTemplate
 from engine.generation.request import ChatInput, TextInput
-from engine.models.tokenizer import TemplateRaised
+from engine.models.lengths import ALWAYS_WHOLE, TextTooLong
+from engine.models.templates.chat import TemplateBroken, TemplateCostly, TemplateRaised
 
 if TYPE_CHECKING:
     from engine.models.backend import Tokenizer
@@ -48,8 +50,20 @@ class PreparedPrompt:
     token_ids: tuple[int, ...]
 
 
-def prepare_chat(tokenizer: Tokenizer, chat: ChatInput) -> tuple[PreparedPrompt, tuple[str, ...], bool]:
+class PromptTooLong(TextTooLong):
+    """As :class:`TextTooLong`, of raw prompt number ``place``."""
+
+    def __init__(self, tokens: int, place: int) -> None:
+        super().__init__(tokens)
+        self.place = place
+
+
+def prepare_chat(
+    tokenizer: Tokenizer, chat: ChatInput, most: int | None = None
+) -> tuple[PreparedPrompt, tuple[str, ...], bool]:
     """Render and tokenize a conversation.
+
+    ``most``: tokens the model can read; with them what is far longer is refused before it is made tokens of.
 
     Returns:
         The prompt; notes on what was changed to make it work; whether the last message, an assistant's, is continued
@@ -57,12 +71,17 @@ def prepare_chat(tokenizer: Tokenizer, chat: ChatInput) -> tuple[PreparedPrompt,
 
     Raises:
         InvalidParameter: ``messages``: none to answer, not Unicode, or refused by the template even after folding.
-            ``chat_template_kwargs.NAME``: a name that is not a variable but steers the renderer.
+            ``model``: its template can write no conversation. ``chat_template_kwargs.NAME``: a name that is not a
+            variable but steers the renderer.
         NoChatTemplate: Template variables for a model without a template.
+        TextTooLong: Certainly more than ``most`` tokens.
     """
     turns = _turns(chat)
+    if most is not None:
+        _check_turns(tokenizer, turns, most)
     continued = turns[-1]["role"] == "assistant"
     variables = chat.template_kwargs if tokenizer.takes_variables else {}
+    _check_unicode(json.dumps(variables, ensure_ascii=False, default=str), "chat_template_kwargs")
     if not tokenizer.has_chat_template:
         if variables:
             raise NoChatTemplate(
@@ -74,23 +93,26 @@ def prepare_chat(tokenizer: Tokenizer, chat: ChatInput) -> tuple[PreparedPrompt,
     else:
         _check_variables(variables)
         text, notes = _rendered(tokenizer, turns, continued, variables)
+        if tokenizer.template_note is not None:
+            notes.append(tokenizer.template_note)
         unread = unread_variables(tokenizer, variables)
         if unread:
             notes.append(f"The chat template does not read {_listed(unread)}.")
     _check_unicode(text, "chat_template_kwargs")
-    text, ids = _with_one_bos(tokenizer, text)
+    text, ids = _with_one_bos(tokenizer, text, most)
     if not ids:
         raise InvalidParameter("The chat template made an empty prompt of 'messages'.", param="messages")
     return PreparedPrompt(text, tuple(ids)), tuple(notes), continued
 
 
-def prepare_text(tokenizer: Tokenizer, given: TextInput) -> list[PreparedPrompt]:
-    """Tokenize raw prompts, in order.
+def prepare_text(tokenizer: Tokenizer, given: TextInput, most: int | None = None) -> list[PreparedPrompt]:
+    """Tokenize raw prompts, in order. ``most`` as for :func:`prepare_chat`.
 
     With ``add_special_tokens`` the tokenizer puts its BOS first, once, also where the text has it written already; an
     end token it would append is left out, since the text is to be continued. Without, the text is taken as it stands.
 
     Raises:
+        PromptTooLong: Certainly more than ``most`` tokens.
         InvalidParameter: ``prompt``: there is none, one has no tokens, or one is not Unicode.
     """
     if not given.prompts:
@@ -99,7 +121,10 @@ def prepare_text(tokenizer: Tokenizer, given: TextInput) -> list[PreparedPrompt]
     for place, text in enumerate(given.prompts):
         name = "prompt" if len(given.prompts) == 1 else f"prompt[{place}]"
         _check_unicode(text, "prompt", name)
-        ids = _encoded(tokenizer, text, given.add_special_tokens)
+        try:
+            ids = _encoded(tokenizer, text, given.add_special_tokens, most)
+        except TextTooLong as error:
+            raise PromptTooLong(error.tokens, place) from error
         if not ids:
             raise InvalidParameter(
                 f"'{name}' is empty: it gives the model no token to start from.",
@@ -108,6 +133,22 @@ def prepare_text(tokenizer: Tokenizer, given: TextInput) -> list[PreparedPrompt]
             )
         prepared.append(PreparedPrompt(text, tuple(ids)))
     return prepared
+
+
+def check_readable(tokenizer: Tokenizer, token_ids: Sequence[int], readable: int, param: str) -> None:
+    """Raise :class:`InvalidParameter` for a token at or past ``readable``, the model's embedding's end.
+
+    A tokenizer may have been given tokens that the weights were never given rows for.
+    """
+    outside = next((token for token in token_ids if token >= readable), None)
+    if outside is not None:
+        raise InvalidParameter(
+            f"The text holds {tokenizer.token_text(outside)!r}, which is token {outside} of the tokenizer; the model "
+            f"can read tokens 0 to {readable - 1} only.",
+            param=param,
+            details={"token_id": outside, "readable_ids": readable},
+            remedy="Leave it out of the text, or load a checkpoint whose weights were made for this tokenizer.",
+        )
 
 
 def unread_variables(tokenizer: Tokenizer, variables: Mapping[str, object]) -> tuple[str, ...]:
@@ -135,6 +176,17 @@ def _turns(chat: ChatInput) -> Turns:
             "'messages' holds nothing to answer.", param="messages", remedy="Send at least one user message."
         )
     return turns
+
+
+def _check_turns(tokenizer: Tokenizer, turns: Turns, most: int) -> None:
+    """Raise :class:`TextTooLong` before anything is rendered when the turns are several windows long.
+
+    What is somewhat longer is rendered first: templates leave the thoughts of earlier turns out.
+    """
+    if sum(len(turn["content"]) for turn in turns) > 4 * max(most, ALWAYS_WHOLE):
+        least = sum(tokenizer.at_least(turn["content"]) for turn in turns)
+        if least > 4 * most:
+            raise TextTooLong(least)
 
 
 def _check_unicode(text: str, param: str, name: str | None = None) -> None:
@@ -182,15 +234,25 @@ def _rendered(
         return _attempt(tokenizer, turns, continued, variables)
     except TemplateRaised as error:
         refusal = error  # these words, about the conversation as it was sent, say most
-    try:
-        text, notes = _attempt(tokenizer, _merged(_system_moved(turns)), continued, variables)
-    except TemplateRaised:
+    if not isinstance(refusal, TemplateCostly | TemplateBroken):
+        try:
+            text, notes = _attempt(tokenizer, _merged(_system_moved(turns)), continued, variables)
+        except TemplateRaised:
+            pass
+        else:
+            return text, [NOTE_FOLDED, *notes]
+    if tokenizer.template_fault() is not None:
+        # Blaming the conversation would send the person looking where nothing can be found.
         raise InvalidParameter(
-            f"The model's chat template refused the conversation: {refusal}",
-            param="messages",
-            remedy="Change the roles or their order as the template asks.",
+            f"The model's chat template refused the conversation, as it does every other: {refusal}",
+            param="model",
+            remedy="Correct the template in the model's files, or send the prompt as plain text (/v1/completions).",
         ) from refusal
-    return text, [NOTE_FOLDED, *notes]
+    raise InvalidParameter(
+        f"The model's chat template refused the conversation: {refusal}",
+        param="messages",
+        remedy="Change the roles or their order as the template asks.",
+    ) from refusal
 
 
 def _attempt(
@@ -202,6 +264,8 @@ def _attempt(
     partial = turns[-1]["content"]
     try:
         text = tokenizer.render_chat(turns, add_generation_prompt=False, continue_final=True, kwargs=variables)
+    except (TemplateCostly, TemplateBroken):
+        raise
     except TemplateRaised:
         if len(turns) == 1:
             raise
@@ -264,7 +328,7 @@ def _generic(turns: Turns, continued: bool) -> tuple[str, list[str]]:
 # --- tokens -----------------------------------------------------------------------------------------------------------
 
 
-def _with_one_bos(tokenizer: Tokenizer, text: str) -> tuple[str, list[int]]:
+def _with_one_bos(tokenizer: Tokenizer, text: str, most: int | None) -> tuple[str, list[int]]:
     """Token ids of a rendered chat; its BOS is written by the template or added by the tokenizer, never both."""
     bos = tokenizer.bos_text
     written = bool(bos) and text.lstrip().startswith(bos)
@@ -272,14 +336,14 @@ def _with_one_bos(tokenizer: Tokenizer, text: str) -> tuple[str, list[int]]:
         text = text.lstrip()
         while text.startswith(bos + bos):
             text = text[len(bos) :]
-    ids = _encoded(tokenizer, text, add_special_tokens=not written)
+    ids = _encoded(tokenizer, text, not written, most)
     if ids[:2] == [tokenizer.bos_id] * 2:  # a tokenizer that adds its own without being asked
         del ids[0]
     return text, ids
 
 
-def _encoded(tokenizer: Tokenizer, text: str, add_special_tokens: bool) -> list[int]:
-    ids = tokenizer.encode(text, add_special_tokens)
+def _encoded(tokenizer: Tokenizer, text: str, add_special_tokens: bool, most: int | None) -> list[int]:
+    ids = tokenizer.encode(text, add_special_tokens, most)
     if not add_special_tokens:
         return ids
     appended = len(tokenizer.appended_ids)

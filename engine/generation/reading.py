@@ -113,6 +113,8 @@ class Reading(ABC, Generic[T]):
         Raises whatever the pass or its evaluation raises, numbered where there are several texts.
         """
         ids = self._texts[self._text]
+        if not backend.capabilities.chunks:
+            chunk_tokens = len(ids)
         together = self._together(backend, chunk_tokens) if self._fed == 0 else 0
         if together:
             self._read_whole(backend, range(self._text, self._text + together))

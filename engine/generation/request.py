@@ -18,10 +18,13 @@ from engine.errors import InvalidParameter, MillmError
 from engine.generation.errors import ResponseFormatUnsupported
 from engine.generation.response_format import ResponseFormat
 from engine.monitor.activation_spec import ActivationSpec
+from engine.steering.path import NO_PATH, SteeringPath
 from engine.steering.report import NO_STEERING, SteeringReport
 from engine.steering.request import FOLLOW_LIVE, SteeringRequest
 
-MAX_SEED = 2**32 - 1
+MIN_SEED, MAX_SEED = -(2**63), 2**63 - 1
+NO_SEED = -1
+"""What other programs write for no seed: whoever reads a seed from outside takes it for none."""
 MAX_STOPS = 16
 MAX_LOGIT_BIAS = 1024
 MAX_TOP_LOGPROBS = 20
@@ -54,8 +57,8 @@ class Sampling:
     temperature, top_k, top_p, min_p. Temperature 0 takes the likeliest token.
 
     Attributes:
-        seed: 0…2³²−1; choice i draws from a generator made of (seed, i), of several conversations counted through
-            (row × choices + i). A seeded request runs on solo lanes.
+        seed: A signed 64-bit integer; choice i draws from a generator made of (seed, i), of several conversations
+            counted through (row × choices + i). A seeded request runs on solo lanes.
         min_tokens: End tokens and stop strings are held until this many tokens were written.
         ignore_eos: An end token counts as a token that shows nothing.
         logit_bias: Token id → added to its logit, −100…100.
@@ -89,7 +92,7 @@ class Sampling:
             _finite(f"logit_bias.{token}", bias, -100.0, 100.0)
         _check(self.min_tokens >= 0, "min_tokens", self.min_tokens, "an integer of at least 0")
         if self.seed is not None:
-            _check(0 <= self.seed <= MAX_SEED, "seed", self.seed, "an integer from 0 to 4294967295")
+            _check(MIN_SEED <= self.seed <= MAX_SEED, "seed", self.seed, "a signed 64-bit integer")
         object.__setattr__(self, "logit_bias", MappingProxyType(dict(self.logit_bias)))
 
 
@@ -131,13 +134,16 @@ class GenerationRequest:
         n: Choices returned per prompt or conversation. best_of: choices written per prompt (≥ n), the best n returned
             by cumulative logprob; only without streaming.
         max_tokens: Cap per choice; None is the rest of the window, at most ``DEFAULT_MAX_TOKENS``.
+        unlimited: With ``max_tokens`` None: the whole rest of the window.
         logprobs: None: not reported. k ≥ 0: each token's logprob with its k likeliest alternatives.
         steering: The request's own steering; by default it follows the live one.
         activations: SAE activations to read along and give back with the last delta; one answer only.
         response_format: The form the answer must have; each choice is constrained on its own. Not with ``stop`` or
             ``ignore_eos``: a cut document would look finished, and one that cannot end never is.
         noise_seed: Requests with the same number draw the same noise and stay in the batch; the window's comparisons
-            use it. Unlike ``sampling.seed`` it promises no equal bytes. Never on the wire.
+            use it. Those sent together that differ in their steering only, and add the same, have the same answer to
+            the letter (:mod:`engine.generation.comparing`); unlike with ``sampling.seed`` another time it may be
+            another. Never on the wire.
         request_id: What monitoring calls it.
     """
 
@@ -147,6 +153,7 @@ class GenerationRequest:
     n: int = 1
     best_of: int | None = None
     max_tokens: int | None = None
+    unlimited: bool = False
     stop: tuple[str, ...] = ()
     logprobs: int | None = None
     steering: SteeringRequest = FOLLOW_LIVE
@@ -176,7 +183,8 @@ class GenerationRequest:
         if self.logprobs is not None:
             _check(0 <= self.logprobs <= MAX_TOP_LOGPROBS, "logprobs", self.logprobs, "an integer from 0 to 20")
         if self.noise_seed is not None:
-            _check(0 <= self.noise_seed <= MAX_SEED, "noise_seed", self.noise_seed, "an integer from 0 to 4294967295")
+            inside = MIN_SEED <= self.noise_seed <= MAX_SEED
+            _check(inside, "noise_seed", self.noise_seed, "a signed 64-bit integer")
         if self.response_format is not None:
             self._check_constrainable()
 
@@ -291,12 +299,15 @@ class TextDelta(Delta):
 
 @dataclass(frozen=True)
 class ChoiceFinished(Delta):
-    """Choice ``index`` ended. All its text was sent before. ``cumulative_logprob`` ranks ``best_of``."""
+    """Choice ``index`` ended. All its text was sent before. ``cumulative_logprob`` ranks ``best_of``; ``path`` is what
+    steered it from its first token to its last.
+    """
 
     index: int
     reason: FinishReason
     completion_tokens: int
     cumulative_logprob: float = 0.0
+    path: SteeringPath = NO_PATH
 
 
 @dataclass(frozen=True)
@@ -321,9 +332,10 @@ class RequestFailed(Delta):
     """The last delta of a request that did not; a cancelled one ends with ``RequestCancelled``.
 
     ``steering`` is what was really added up to then, and ``rung`` the evidence rung that may be claimed for it: what
-    was written before the end was written under it.
+    was written before the end was written under it. ``paths`` are those of the choices that had begun, by index.
     """
 
     error: MillmError
     steering: SteeringReport = NO_STEERING
     rung: int | None = None
+    paths: Mapping[int, SteeringPath] = field(default_factory=dict)

@@ -24,6 +24,8 @@ _DEPTHS = (2.0, 4.0, 6.0, 8.0, 10.0, 12.0, 16.0)
 """How far below the likeliest logit to look, step by step, before the whole row is sorted. In nats."""
 _LEAST_TEMPERATURE = 1e-30
 """Anything smaller would be 0 in float32, and 0 / 0 is no logit."""
+_LEAST_PENALTY = 1e-30
+"""Anything smaller would be 0 in float32, and leave nothing of a logit to divide; this is far beyond any difference."""
 _BLOCK = 512
 """Tokens per block when drawing from a long row: block sums first, then one block."""
 
@@ -41,12 +43,19 @@ class Picked:
 
 
 def mixed_seed(seed: int, choice_index: int) -> int:
-    """A 64-bit generator seed for choice ``choice_index`` of a request with ``seed`` (both under 2³²).
+    """A 64-bit generator seed for choice ``choice_index`` (under 2³²) of a request with ``seed`` (signed, 64 bits).
 
-    The pair is packed into 64 bits and put through one step of SplitMix64 (Steele, Lea, Flood, 2014), a bijection: two
-    pairs never give the same value. Mixing is needed, since torch's CPU generator reads only the low 32 bits of a seed.
+    With a seed of 0…2³²−1 the pair is packed into 64 bits and put through one step of SplitMix64 (Steele, Lea, Flood,
+    2014), a bijection: two such pairs never give the same value. A larger or negative seed is mixed first. Mixing is
+    needed, since torch's CPU generator reads only the low 32 bits of a seed.
     """
-    z = ((choice_index << 32) | seed) & _UINT64
+    if not 0 <= seed < 1 << 32:
+        seed = _mixed(seed & _UINT64)
+    return _mixed(((choice_index << 32) ^ seed) & _UINT64)
+
+
+def _mixed(z: int) -> int:
+    """One step of SplitMix64, a bijection of 64 bits."""
     z = (z + 0x9E3779B97F4A7C15) & _UINT64
     z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _UINT64
     z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _UINT64
@@ -201,8 +210,9 @@ class LaneSampler:
             row[self._bias_ids] += self._bias
         if self._seen is not None:
             ids = self._seen.ids
-            values, penalty = row[ids], self._sampling.repetition_penalty
-            row[ids] = torch.where(values < 0, values * penalty, values / penalty)
+            values, penalty = row[ids], max(self._sampling.repetition_penalty, _LEAST_PENALTY)
+            penalised = torch.where(values < 0, values * penalty, values / penalty)
+            row[ids] = penalised.masked_fill(penalised == math.inf, torch.finfo(torch.float32).max)
         if self._written is not None:
             ids, counts = self._written.ids, self._written.counts
             row[ids] -= counts * self._sampling.frequency_penalty + self._sampling.presence_penalty

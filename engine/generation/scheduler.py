@@ -15,13 +15,15 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from engine.config import EngineSettings
 from engine.errors import GenerationFailed, InsufficientMemory, MillmError, ModelBusy, RequestCancelled
 from engine.generation.admission import Admission
+from engine.generation.apart import decode_apart
+from engine.generation.comparing import Comparing
 from engine.generation.errors import as_failure
 from engine.generation.lane import Lane, PreparedRequest, PromptPast, RequestHandle, RunningRequest
 from engine.generation.passes import PassComposer
@@ -60,6 +62,7 @@ class Scheduler:
         self._batch: KVStore | None = None
         self._lanes: list[Lane] = []
         self._prefill = Prefill(settings, self._passes, self._reuse)
+        self._comparing = Comparing(desk)
         self._rows: list[Lane] = []
         self._solo: list[Lane] = []
         self._readings: deque[Reading[Any]] = deque()
@@ -71,13 +74,21 @@ class Scheduler:
         self, prepared: PreparedRequest, sink: Callable[[Delta], None], wake: Callable[[], None]
     ) -> RequestHandle:
         """Queue a request. Raises :class:`QueueFull`, or the error under which the queue is closed."""
-        handle = RequestHandle(wake)
+        return self.submit_all([(prepared, sink)], wake)[0]
+
+    def submit_all(
+        self, asked: Sequence[tuple[PreparedRequest, Callable[[Delta], None]]], wake: Callable[[], None]
+    ) -> list[RequestHandle]:
+        """Queue several requests, one right behind another, or none of them. Raises as :meth:`submit`."""
+        queued = []
         with self._lock:
-            self._admission.check_open(len(self._waiting), self._in_flight)
-            self._waiting.append(RunningRequest(prepared, sink, handle, self._next_order))
-            self._next_order += 1
+            for place, (prepared, sink) in enumerate(asked):
+                self._admission.check_open(len(self._waiting) + place, self._in_flight)
+                queued.append(RunningRequest(prepared, sink, RequestHandle(wake), self._next_order + place))
+            self._waiting.extend(queued)
+            self._next_order += len(queued)
         wake()
-        return handle
+        return [running.handle for running in queued]
 
     def submit_reading(self, reading: Reading[Any], wake: Callable[[], None]) -> None:
         """Queue a reading; its future tells the rest. Raises as :meth:`submit`."""
@@ -190,6 +201,8 @@ class Scheduler:
         if self._prefill:
             self._read_prompts()
             self._reap()
+        for lane, past in self._comparing.ready(self._lanes):
+            self._begin_decoding(lane, past)
         if self._rows:
             self._decode_batch()
         for lane in list(self._solo):
@@ -227,7 +240,8 @@ class Scheduler:
                 if not candidates:
                     return
                 running = min(candidates, key=lambda r: (r.lanes, r.order))
-                if not self._has_room(running):
+                others = self._begin_with(running)
+                if self._in_flight + len(others) >= self._settings.MAX_LANES or not self._has_room(running, others):
                     # Nobody overtakes: who needs much would never come in.
                     return
                 if self._waiting and running is self._waiting[0]:
@@ -245,8 +259,19 @@ class Scheduler:
             except Exception as error:
                 self._fail(running, error)
 
-    def _has_room(self, running: RunningRequest | Reading[Any]) -> bool:
-        """Whether what its next lane may come to hold fits beside what the others may."""
+    def _begin_with(self, running: RunningRequest | Reading[Any]) -> list[RunningRequest]:
+        """Requests next in the queue that are read and written together with ``running``, the first of it; they come
+        in when it does, as far as there are so many lanes at all.
+        """
+        if isinstance(running, Reading) or not self._waiting or running is not self._waiting[0]:
+            return []
+        others = self._comparing.sides_of(running, list(self._waiting)[1:])
+        return others[: self._settings.MAX_LANES - 1]
+
+    def _has_room(self, running: RunningRequest | Reading[Any], others: Sequence[RunningRequest] = ()) -> bool:
+        """Whether what its next lane may come to hold, and the first lane of each of ``others``, fits beside what
+        those under way may.
+        """
         if self._backend is None or not self._in_flight:
             return True
         held = [lane.need for lane in self._lanes] + [reading.need for reading in self._readings]
@@ -260,6 +285,8 @@ class Scheduler:
             if item is None:
                 return True
             more = running.needs_to_begin(item[0])
+        for other in others:
+            more += other.needs_to_begin(0)
         return self._admission.has_room(self._backend, held, more)
 
     def _start_lane(self, running: RunningRequest) -> None:
@@ -269,6 +296,7 @@ class Scheduler:
         prompt, choice = item
         lane = Lane(running, prompt, choice)
         running.lanes += 1
+        self._comparing.link(lane, self._lanes)
         with self._lock:
             self._lanes.append(lane)
         past = running.pasts.get(prompt)
@@ -289,6 +317,8 @@ class Scheduler:
             if read.past is None:
                 assert read.error is not None
                 self._fail_lane(read.lane, read.error)
+            elif read.lane.follows is not None or self._comparing.is_followed(read.lane, self._lanes):
+                self._comparing.hold(read.lane, read.past)
             else:
                 self._begin_decoding(read.lane, read.past)
 
@@ -297,6 +327,7 @@ class Scheduler:
         backend = self._require_backend()
         # A lane that shares what a sibling has read has its prompt behind it too.
         lane.fed, lane.read_under = len(lane.prompt_ids), past.read_under
+        lane.follow(past.path)
         try:
             past.users_left -= 1
             last_user = past.users_left == 0
@@ -329,7 +360,7 @@ class Scheduler:
 
         backend = self._require_backend()
         assert self._batch is not None
-        lanes = list(self._rows)
+        lanes, lengths = list(self._rows), list(self._batch.lengths)
         try:
             work = self._passes.batch(lanes)
             logits = backend.decode(self._batch, [lane.next_token for lane in lanes], work)
@@ -344,14 +375,30 @@ class Scheduler:
                 self._fail_lane(lanes[row], error)
             return
         except Exception as error:
-            # The rows' KV can no longer be trusted to match their tokens: every lane of the batch ends.
-            self._batch = None
-            self._rows.clear()
-            for lane in lanes:
-                self._fail(lane.running, error)
+            self._decode_row_by_row(lanes, lengths, error)
             return
-        for row, lane in enumerate(lanes):
+        rows = self._comparing.rows_read(lanes)
+        for row, lane in zip(rows, lanes, strict=True):
             self._take(lane, logits[row], best.get(row))
+
+    def _decode_row_by_row(self, lanes: list[Lane], lengths: list[int], error: Exception) -> None:
+        """A pass over ``lanes`` has failed, at rows of ``lengths`` tokens: one row's fault is not the others' end."""
+        backend, batch = self._require_backend(), self._batch
+        assert batch is not None
+        self._batch = None
+        self._rows.clear()
+        if len(lanes) == 1:
+            self._fail_lane(lanes[0], error)
+            return
+        self._give_way(error)
+        apart = decode_apart(backend, batch, lanes, lengths, self._passes, error)
+        self._batch = apart.batch
+        self._rows.extend(apart.logits)
+        for lane, its_own in apart.errors.items():
+            self._fail_lane(lane, its_own)
+        for row, lane in zip(self._comparing.rows_read(lanes), lanes, strict=True):
+            if lane in apart.logits:
+                self._take(lane, apart.logits.get(lanes[row], apart.logits[lane]), None)
 
     def _decode_solo(self, lane: Lane) -> None:
         backend = self._require_backend()
@@ -442,6 +489,7 @@ class Scheduler:
         lane.running.lanes -= 1
         lane.store = None
         self._prefill.discard(lane)
+        self._comparing.drop(lane)
         if lane in self._solo:
             self._solo.remove(lane)
         if lane in self._rows:

@@ -1,8 +1,8 @@
 """Scoring: how likely each candidate is as the next token, read from one forward per prompt. Nothing is written.
 
-Arithmetic: the float32 logits at the last position, divided by the temperature if that is above 0, then log-softmax
-over the allowed tokens, or over the whole vocabulary. The chosen token is the likeliest, never drawn. Scoring is never
-steered and never monitored.
+Arithmetic: the float32 logits at the last position, plus the bias, divided by the temperature if that is above 0, then
+log-softmax over the allowed tokens, or over the whole vocabulary. The chosen token is the likeliest, never drawn.
+Scoring is never steered and never monitored.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ class ScoringRequest:
         allowed_token_ids: The candidates, 1 to 1024 ids, twice the same counts once; None: the whole vocabulary.
         logprobs: How many candidates to report, 0 to 20; None: only the chosen one.
         temperature: 0 (no scaling), or 0.001 to 2.
+        logit_bias: Added to the logits of these token ids; not with ``allowed_token_ids``, which chooses already.
         activations: SAE activations to read along; one prompt only.
     """
 
@@ -52,6 +53,7 @@ class ScoringRequest:
     allowed_token_ids: tuple[int, ...] | None = None
     logprobs: int | None = None
     temperature: float = 1.0
+    logit_bias: Mapping[int, float] = field(default_factory=dict)
     activations: ActivationSpec | None = None
     request_id: str = field(default_factory=lambda: uuid4().hex)
 
@@ -152,6 +154,7 @@ class Scoring(Reading[Scored]):
 
     def _rank(self, backend: Backend, text: int, logits: Tensor) -> None:
         request, prompt = self._prepared.request, self._prepared.prompts[text]
+        logits = biased(logits, request.logit_bias)
         ranked = rank(logits, request.allowed_token_ids, request.logprobs or 0, request.temperature)
         self._found.append(_scored(ranked, prompt, backend.tokenizer))
 
@@ -179,6 +182,20 @@ class Scoring(Reading[Scored]):
     def _release(self) -> None:
         if self._capture is not None:
             self._capture.close()
+
+
+def biased(logits: Tensor, bias: Mapping[int, float]) -> Tensor:
+    """The float32 row ``[vocab]`` with ``bias`` added at its token ids; ``logits`` itself stays as it is."""
+    if not bias:
+        return logits
+    import torch
+
+    with torch.inference_mode():
+        row = logits.float()
+        row = row.clone() if row is logits else row
+        ids = torch.tensor(list(bias), dtype=torch.long, device=row.device)
+        row[ids] += torch.tensor(list(bias.values()), dtype=torch.float32, device=row.device)
+    return row
 
 
 def rank(logits: Tensor, allowed: Sequence[int] | None, k: int, temperature: float) -> tuple[tuple[int, float], ...]:
@@ -219,12 +236,13 @@ def rank(logits: Tensor, allowed: Sequence[int] | None, k: int, temperature: flo
 
 
 def prepare_input(
-    tokenizer: Tokenizer, request: ScoringRequest, model_name: str, place: int
+    tokenizer: Tokenizer, request: ScoringRequest, model_name: str, place: int, most: int | None = None
 ) -> tuple[PreparedPrompt, tuple[str, ...]]:
     """Prompt number ``place`` of ``request`` as tokens, and notes on what was changed to make it work.
 
     Raises :class:`InvalidScoringRequest` for a prompt without tokens, :class:`NoChatTemplate`, and
-    :class:`InvalidParameter` for text that is not Unicode or messages the template refuses.
+    :class:`InvalidParameter` for text that is not Unicode or messages the template refuses, :class:`TextTooLong` for
+    certainly more than ``most`` tokens.
     """
     if not isinstance(request.input, TextInput):
         if not tokenizer.has_chat_template:
@@ -233,11 +251,11 @@ def prepare_input(
                 param="model",
                 remedy="Score the text with /v1/completions, or use a model that has a chat template.",
             )
-        prompt, notes, _ = prepare_chat(tokenizer, request.input[place])
+        prompt, notes, _ = prepare_chat(tokenizer, request.input[place], most)
         return prompt, notes
     text = request.input.prompts[place]
     try:
-        (prompt,) = prepare_text(tokenizer, TextInput((text,), request.input.add_special_tokens))
+        (prompt,) = prepare_text(tokenizer, TextInput((text,), request.input.add_special_tokens), most)
     except InvalidParameter as error:
         if not _is_unicode(text):
             raise

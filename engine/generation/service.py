@@ -4,12 +4,13 @@ figures.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from engine.config import EngineSettings
+from engine.documents.evidence import PERSISTENCE_SENTENCE
 from engine.errors import ContextLengthExceeded, InvalidParameter, MillmError, ModelBusy, ModelNotLoaded
 from engine.generation.constraint import CompiledConstraint
 from engine.generation.constraints.compiler import ConstraintCompiler
@@ -18,12 +19,20 @@ from engine.generation.embeddings import (
     Embedding,
     EmbeddingRequest,
     PreparedEmbeddings,
-    check_lengths,
     tokenize,
 )
+from engine.generation.errors import ResponseFormatUnsupported
 from engine.generation.lane import PreparedRequest, RequestHandle
 from engine.generation.observers import RequestObservers, Work
-from engine.generation.prompts import GENERIC_TURN_END, PreparedPrompt, prepare_chat, prepare_text, unread_variables
+from engine.generation.prompts import (
+    GENERIC_TURN_END,
+    PreparedPrompt,
+    PromptTooLong,
+    check_readable,
+    prepare_chat,
+    prepare_text,
+    unread_variables,
+)
 from engine.generation.queue_stats import QueueStats
 from engine.generation.reading import Reading, numbered
 from engine.generation.request import ChatInput, Delta, GenerationRequest, TextInput
@@ -40,6 +49,7 @@ from engine.generation.scoring import (
 from engine.generation.worker import EngineThread
 from engine.library.repositories.profiles import ProfileRepository
 from engine.library.repositories.saes import SaeRepository
+from engine.models.lengths import TextTooLong
 from engine.models.shelf import LoadedModel, ModelShelf
 from engine.monitor.activation_spec import CaptureLimits, require_one_answer
 from engine.monitor.capture import CapturePlan
@@ -48,12 +58,13 @@ from engine.steering.desk import SteeringDesk
 from engine.steering.resolve import ResolvedSteering, resolve
 from engine.steering.stored import StoredProfile, dial_bounds, read_stored
 
-if TYPE_CHECKING:
-    from engine.models.backend import Tokenizer
-
 __all__ = ["GenerationService", "PreparedPrompt", "PreparedRequest", "QueueStats", "RequestHandle"]
 
 T = TypeVar("T")
+
+
+NOTE_PERSISTENCE = f"The rung of what steers: {PERSISTENCE_SENTENCE}"
+"""Beside an answer's rung where the phrase alone promises more."""
 
 
 class GenerationService:
@@ -98,21 +109,23 @@ class GenerationService:
         """
         loaded = self._resident(request.model)
         tokenizer = loaded.backend.tokenizer
-        for token in request.sampling.logit_bias:
-            if token >= loaded.info.vocab_size:
-                raise InvalidParameter(
-                    f"Invalid value for 'logit_bias': token id {token} is outside the vocabulary of "
-                    f"{loaded.info.vocab_size} tokens.",
-                    param="logit_bias",
-                )
+        _check_bias(request.sampling.logit_bias, loaded.info.vocab_size)
         notes: tuple[str, ...] = ()
         own_stops: tuple[str, ...] = ()
         unread: tuple[str, ...] = ()
         if isinstance(request.input, TextInput):
-            prompts = prepare_text(tokenizer, request.input)
+            try:
+                prompts = prepare_text(tokenizer, request.input, loaded.info.context_length)
+            except PromptTooLong as error:
+                raise self._too_long(request, loaded, error.tokens, error.place, at_least=True) from error
+            for place, each in enumerate(prompts):
+                try:
+                    check_readable(tokenizer, each.token_ids, loaded.info.readable_ids, "prompt")
+                except MillmError as error:
+                    raise numbered(error, request.label, place) from error
             continues = (True,) * len(prompts)
         else:
-            prompts, notes, continues = self._conversations(tokenizer, request)
+            prompts, notes, continues = self._conversations(loaded, request)
             unread = unread_variables(tokenizer, _conversations_of(request.input)[0].template_kwargs)
             own_stops = () if tokenizer.has_chat_template else (GENERIC_TURN_END,)
         caps = self._caps(request, loaded, prompts)
@@ -121,13 +134,24 @@ class GenerationService:
             or request.activations is not None
             or not loaded.backend.capabilities.batching
             or not self._settings.ENABLE_CONTINUOUS_BATCHING
+            # Sides of a comparison are written in one pass or, with no lane for the other, each in passes of its own.
+            or (request.noise_seed is not None and self._settings.MAX_LANES == 1)
         )
         steering = self._steering(request)
+        plan = steering.admitted if steering.plan is None else steering.plan
+        if plan.rung is not None and plan.report.only_persistence:
+            notes = (*notes, NOTE_PERSISTENCE)
         capture = self._capture(request, prompts, caps)
         constraint = None
         if request.response_format is not None:
             # What was cut by a stop would look finished, and only the model itself may end a document.
             own_stops = ()
+            if not any(0 <= token < loaded.info.vocab_size for token in tokenizer.eos_ids):
+                raise ResponseFormatUnsupported(
+                    f"{loaded.record.name!r} cannot write an end token, so a document of it would never be complete.",
+                    param="response_format",
+                    remedy="Leave response_format out, or use a model whose weights know its end token.",
+                )
             constraint = self._constraints.get(tokenizer, request.response_format)
         return PreparedRequest(
             request,
@@ -144,18 +168,22 @@ class GenerationService:
             constraint,
         )
 
-    @staticmethod
     def _conversations(
-        tokenizer: Tokenizer, request: GenerationRequest
+        self, loaded: LoadedModel, request: GenerationRequest
     ) -> tuple[list[PreparedPrompt], tuple[str, ...], tuple[bool, ...]]:
         """Each conversation's prompt, notes on all of them, and which are continued. One that fails fails all."""
         assert not isinstance(request.input, TextInput)
+        tokenizer = loaded.backend.tokenizer
         prompts: list[PreparedPrompt] = []
         notes: dict[str, None] = {}
         continues: list[bool] = []
         for place, chat in enumerate(_conversations_of(request.input)):
             try:
-                prompt, more, continued = prepare_chat(tokenizer, chat)
+                try:
+                    prompt, more, continued = prepare_chat(tokenizer, chat, loaded.info.context_length)
+                except TextTooLong as error:
+                    raise self._too_long(request, loaded, error.tokens, 0, at_least=True) from error
+                check_readable(tokenizer, prompt.token_ids, loaded.info.readable_ids, "messages")
             except MillmError as error:
                 raise numbered(error, request.label, place) from error
             prompts.append(prompt)
@@ -180,6 +208,13 @@ class GenerationService:
         self._check_resident(prepared.loaded)
         return self._scheduler.submit(prepared, self.observers.watch(sink), self._thread.wake)
 
+    def submit_together(self, asked: Sequence[tuple[PreparedRequest, Callable[[Delta], None]]]) -> list[RequestHandle]:
+        """Queue requests that are compared with each other, all or none; as :meth:`submit` for each."""
+        for prepared, _sink in asked:
+            self._check_resident(prepared.loaded)
+        watched = [(prepared, self.observers.watch(sink)) for prepared, sink in asked]
+        return self._scheduler.submit_all(watched, self._thread.wake)
+
     # --- scoring and embeddings -------------------------------------------------------------------------------------
 
     def prepare_scoring(self, request: ScoringRequest) -> PreparedScoring:
@@ -191,6 +226,7 @@ class GenerationService:
         """
         loaded = self._resident(request.model)
         check_vocabulary(request.allowed_token_ids, loaded.info.vocab_size)
+        _check_bias(request.logit_bias, loaded.info.vocab_size)
         count = len(request.input.prompts) if isinstance(request.input, TextInput) else len(request.input)
         if not count:
             field = "prompt" if isinstance(request.input, TextInput) else "messages"
@@ -199,8 +235,9 @@ class GenerationService:
         notes: list[str] = []
         for place in range(count):
             try:
-                prompt, more = prepare_input(loaded.backend.tokenizer, request, loaded.record.name, place)
-                self._check_window(loaded, prompt)
+                prompt, more = self._scored_prompt(request, loaded, place)
+                field = "prompt" if isinstance(request.input, TextInput) else "messages"
+                check_readable(loaded.backend.tokenizer, prompt.token_ids, loaded.info.readable_ids, field)
             except MillmError as error:
                 raise numbered(error, request.label if count > 1 else None, place) from error
             prompts.append(prompt)
@@ -234,8 +271,8 @@ class GenerationService:
         """
         request.check_count(self._settings.EMBEDDINGS_MAX_INPUTS)
         loaded = self._resident(request.model)
-        token_ids = tokenize(loaded.backend.tokenizer, request, loaded.info.vocab_size)
-        check_lengths(request, token_ids, loaded.info.context_length, loaded.record.name)
+        window, readable = loaded.info.context_length, loaded.info.readable_ids
+        token_ids = tokenize(loaded.backend.tokenizer, request, readable, window, loaded.record.name)
         return PreparedEmbeddings(request, loaded, token_ids)
 
     def embed(self, prepared: PreparedEmbeddings) -> Future[Embedded]:
@@ -248,15 +285,25 @@ class GenerationService:
         self.observers.watch_reading(reading.future, work)
         return reading.future
 
-    def _check_window(self, loaded: LoadedModel, prompt: PreparedPrompt) -> None:
-        window, length = loaded.info.context_length, len(prompt.token_ids)
-        if length + 1 > window:
-            raise ContextLengthExceeded(
-                f"The prompt has {length} tokens and max_tokens asks for 1; the context window of "
-                f"{loaded.record.name!r} is {window} tokens.",
-                details={"context_length": window, "prompt_tokens": length, "max_tokens": 1},
-                remedy="Shorten the prompt.",
-            )
+    @staticmethod
+    def _scored_prompt(
+        request: ScoringRequest, loaded: LoadedModel, place: int
+    ) -> tuple[PreparedPrompt, tuple[str, ...]]:
+        window, at_least = loaded.info.context_length, ""
+        try:
+            prompt, notes = prepare_input(loaded.backend.tokenizer, request, loaded.record.name, place, window)
+        except TextTooLong as error:
+            length, at_least = error.tokens, "at least "
+        else:
+            length = len(prompt.token_ids)
+            if length + 1 <= window:
+                return prompt, notes
+        raise ContextLengthExceeded(
+            f"The prompt has {at_least}{length} tokens and max_tokens asks for 1; the context window of "
+            f"{loaded.record.name!r} is {window} tokens.",
+            details={"context_length": window, "prompt_tokens": length, "max_tokens": 1},
+            remedy="Shorten the prompt.",
+        )
 
     # --- the queue --------------------------------------------------------------------------------------------------
 
@@ -325,25 +372,43 @@ class GenerationService:
                 raise numbered(error, label, place) from error
         return tuple(caps)
 
+    @staticmethod
+    def _too_long(
+        request: GenerationRequest, loaded: LoadedModel, length: int, place: int, *, at_least: bool = False
+    ) -> ContextLengthExceeded:
+        window, asked = loaded.info.context_length, request.max_tokens
+        which = f"Prompt {place}" if request.label == "prompt" else "The prompt"
+        tail = f" and max_tokens asks for {asked}" if asked is not None else ""
+        has = f"has at least {length}" if at_least else f"has {length}"
+        return ContextLengthExceeded(
+            f"{which} {has} tokens{tail}; the context window of {loaded.record.name!r} is {window} tokens.",
+            details={"context_length": window, "prompt_tokens": length, "max_tokens": asked},
+            remedy="Shorten the prompt or ask for fewer tokens.",
+        )
+
     def _cap(self, request: GenerationRequest, loaded: LoadedModel, prompts: list[PreparedPrompt], place: int) -> int:
         window = loaded.info.context_length
         length = len(prompts[place].token_ids)
         asked = request.max_tokens
-        cap = asked if asked is not None else min(window - length, self._settings.DEFAULT_MAX_TOKENS)
-        which = f"Prompt {place}" if request.label == "prompt" else "The prompt"
+        most = window if request.unlimited else self._settings.DEFAULT_MAX_TOKENS
+        cap = asked if asked is not None else min(window - length, most)
         if length + max(cap, 1) > window:
-            tail = f" and max_tokens asks for {asked}" if asked is not None else ""
-            raise ContextLengthExceeded(
-                f"{which} has {length} tokens{tail}; the context window of {loaded.record.name!r} is {window} tokens.",
-                details={"context_length": window, "prompt_tokens": length, "max_tokens": asked},
-                remedy="Shorten the prompt or ask for fewer tokens.",
-            )
+            raise self._too_long(request, loaded, length, place)
         if request.sampling.min_tokens > cap:
             raise InvalidParameter(
                 f"Invalid value for 'min_tokens': {request.sampling.min_tokens} is above the cap of {cap} tokens.",
                 param="min_tokens",
             )
         return cap
+
+
+def _check_bias(bias: Mapping[int, float], vocab_size: int) -> None:
+    for token in bias:
+        if token >= vocab_size:
+            raise InvalidParameter(
+                f"Invalid value for 'logit_bias': token id {token} is outside the vocabulary of {vocab_size} tokens.",
+                param="logit_bias",
+            )
 
 
 def _conversations_of(given: ChatInput | tuple[ChatInput, ...]) -> tuple[ChatInput, ...]:

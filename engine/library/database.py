@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,7 @@ from types import TracebackType
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from engine.errors import DataDirectoryUnusable, LibraryUnusable
+from engine.errors import DataDirectoryUnusable, LibraryLost, LibraryUnusable
 from engine.library.migrate import bring_up_to_date
 from engine.library.repositories.attach_sets import AttachSetRepository
 from engine.library.repositories.circuits import CircuitRepository
@@ -77,6 +77,21 @@ class Library:
             sessions.close()
             raise
         return cls(path, sessions)
+
+    def trouble(self) -> LibraryLost | None:
+        """What is wrong with the file now, or None: deleted, replaced or damaged since it was opened. No write is
+        confirmed meanwhile. Cheap, but not for a window's thread.
+        """
+        return self._sessions.trouble()
+
+    @property
+    def refused(self) -> str | None:
+        """Why the last write was refused by the disk; None once one succeeded."""
+        return self._sessions.refused
+
+    def listen(self, on_trouble: Callable[[LibraryUnusable | None], None]) -> None:
+        """Have ``on_trouble`` called, on whichever thread finds it, when :meth:`trouble` changes."""
+        self._sessions.on_trouble = on_trouble
 
     @contextmanager
     def step(self) -> Iterator[LibraryStep]:
@@ -144,9 +159,9 @@ def _require_writable(path: Path) -> None:
             remedy="Move that folder away, or choose another data directory with --data-dir.",
         )
     try:
-        if path.exists():
-            with path.open("r+b"):
-                pass
+        # Made here and not by SQLite, so that nobody else can read it from its first byte on: chats are kept in it. The
+        # log beside it gets the rights of the file.
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
     except OSError as error:
         raise DataDirectoryUnusable(
             f"The library {path} cannot be written: {error.strerror or error}.",

@@ -19,6 +19,7 @@ from sqlalchemy import URL, Connection, NullPool, create_engine, event, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from engine.errors import DataDirectoryUnusable, LibraryUnusable
+from engine.library.watch import RESCUED, beside_of, start_anew
 
 log = logging.getLogger(__name__)
 
@@ -66,6 +67,7 @@ def read_revision(path: Path) -> str | None:
     """
     try:
         if not path.exists() or path.stat().st_size == 0:
+            _refuse_lost(path)
             return None
         with path.open("rb") as file:
             magic = file.read(len(_MAGIC))
@@ -81,6 +83,9 @@ def read_revision(path: Path) -> str | None:
             if "alembic_version" not in tables:
                 raise _unusable(path, "is a database of another program")
             rows = connection.execute("SELECT version_num FROM alembic_version").fetchall()
+            verdict = str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
+            if verdict != "ok":
+                raise _unusable(path, f"is damaged: {' '.join(verdict.split())}")
     except sqlite3.Error as error:
         raise _unusable(path, f"is damaged or in use: {error}") from error
     if len(rows) != 1:
@@ -98,6 +103,7 @@ def back_up(path: Path, revision: str) -> Path:
     partial = path.with_name(f"{kept.name}.partial")
     try:
         partial.unlink(missing_ok=True)
+        os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(partial)) as target:
             verdict = source.execute("PRAGMA quick_check(1)").fetchone()[0]
             if verdict != "ok":
@@ -161,5 +167,25 @@ def _unusable(path: Path, why: str) -> LibraryUnusable:
     return LibraryUnusable(
         f"The library {path} {why}.",
         details={"path": str(path)},
-        remedy="Move that file away to start with an empty library, or put back a copy of it.",
+        remedy=start_anew(path),
+    )
+
+
+def _refuse_lost(path: Path) -> None:
+    """Raise where what lies beside says that there was a library: an empty one must not take its place unasked."""
+    log_file = beside_of(path)[0]
+    saved = sorted(
+        each.name for each in path.parent.glob(f"{path.name}{RESCUED}*") if not each.name.endswith("-journal")
+    )
+    if log_file.is_file() and log_file.stat().st_size > 0:
+        what = f"its log {log_file.name}"
+    elif saved:
+        what = f"{saved[-1]}, saved from it when it was lost,"
+    else:
+        return
+    back = f"give {saved[-1]} its name" if saved else "put it back beside that"
+    raise LibraryUnusable(
+        f"The library {path} is missing or empty, and {what} is there.",
+        details={"path": str(path)},
+        remedy=f"Put the library back: {back}. To start with an empty one, move what is left of it elsewhere.",
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,7 +18,8 @@ from sqlalchemy import URL, Connection, Engine, QueuePool, create_engine, event
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.orm import Session
 
-from engine.errors import LibraryUnusable
+from engine.errors import LibraryFull, LibraryLost, LibraryUnusable
+from engine.library.watch import FileWatch, Trouble, connect
 
 log = logging.getLogger(__name__)
 
@@ -27,6 +28,12 @@ BUSY_SECONDS = 5.0
 
 CLOSE_SECONDS = 1.0
 """How long :meth:`Sessions.close` waits for a write under way; quitting has two seconds in all."""
+
+
+_PASSING = frozenset(
+    {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_INTERRUPT}
+)
+"""Failures that say nothing about the file itself, by SQLite's primary result codes."""
 
 
 def fold(text: str | None) -> str | None:
@@ -84,12 +91,18 @@ class Sessions:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._watch: FileWatch | None = None
+        self.on_trouble: Callable[[LibraryUnusable | None], None] = lambda trouble: None
+        """Called with what was found to be wrong with the file, and with None when it is well again."""
+        self._told: str | None = None
+        self.refused: str | None = None
+        """Why the last write was refused; None once one succeeded."""
         self._engine = create_engine(
             URL.create("sqlite", database=str(path)),
             poolclass=QueuePool,
             pool_size=8,
             max_overflow=-1,
-            connect_args={"check_same_thread": False, "timeout": BUSY_SECONDS, "isolation_level": None},
+            creator=self._connect,
         )
         event.listen(self._engine, "connect", _set_up)
         event.listen(self._engine, "begin", _begin)
@@ -110,8 +123,35 @@ class Sessions:
                 mode = raw.cursor().execute("PRAGMA journal_mode=WAL").fetchone()[0]
             finally:
                 raw.close()
+            self._watch = FileWatch(self._path)
         if mode != "wal":
             log.warning("the file system under %s cannot do write-ahead logging; using %s", self._path, mode)
+
+    def trouble(self) -> LibraryLost | None:
+        """What is wrong with the file now, or None; whoever listens hears of a change."""
+        return self._tell(None if self._watch is None else self._watch.look())
+
+    def _tell(self, found: Trouble | None) -> LibraryLost | None:
+        error = None
+        if found is not None:
+            error = LibraryLost(found.what, details={"path": str(self._path)}, remedy=found.remedy)
+        what = None if found is None else found.what
+        if what != self._told:
+            self._told = what
+            if error is not None:
+                log.error("%s", error.one_line())
+            self.on_trouble(error)
+        return error
+
+    def _refuse_lost(self) -> None:
+        error = self.trouble()
+        if error is not None:
+            raise error
+
+    def _connect(self) -> sqlite3.Connection:
+        """A connection to the file that was opened, and to no other that has its name now."""
+        self._refuse_lost()
+        return connect(self._path, BUSY_SECONDS)
 
     @contextmanager
     def read(self) -> Iterator[Session]:
@@ -124,12 +164,20 @@ class Sessions:
     def write(self) -> Iterator[Session]:
         """One transaction, committed at the end and rolled back on any error; never nest it.
 
-        Raises :class:`LibraryUnusable` when the file cannot be written.
+        Raises :class:`LibraryUnusable` when the file cannot be written, :class:`LibraryLost` when it is not the file
+        any more that the next start will open: what this returned from is on disk, and stays there.
         """
         with self._write_lock:
             self._refuse_closed()
-            with self._translated(), Session(self._writer, expire_on_commit=False) as session, session.begin():
+            self._refuse_lost()
+            with (
+                self._translated(writing=True),
+                Session(self._writer, expire_on_commit=False) as session,
+                session.begin(),
+            ):
                 yield session
+            self._refuse_lost()
+            self.refused = None
 
     def close(self) -> None:
         """Wait briefly for a write under way, then close every connection; later use raises. Idempotent."""
@@ -140,6 +188,8 @@ class Sessions:
             self._closed = True
             # The last connection to go folds the log back into the file.
             self._engine.dispose()
+            if self._watch is not None:
+                self._watch.close()
         finally:
             if held:
                 self._write_lock.release()
@@ -151,7 +201,7 @@ class Sessions:
             )
 
     @contextmanager
-    def _translated(self) -> Iterator[None]:
+    def _translated(self, *, writing: bool = False) -> Iterator[None]:
         try:
             yield
         except IntegrityError:
@@ -159,8 +209,20 @@ class Sessions:
         except DBAPIError as error:
             # For the log only: the caller decides how loud the error itself is.
             log.info("the library %s failed", self._path, exc_info=True)
-            raise LibraryUnusable(
+            code = getattr(error.orig, "sqlite_errorcode", 0) & 0xFF
+            if code not in _PASSING and self._watch is not None and (lost := self._tell(self._watch.examine())):
+                raise lost from error
+            unusable = LibraryUnusable(
                 f"The library {self._path} could not be used: {error.orig}.",
                 details={"path": str(self._path)},
-                remedy="Check that the disk has space and the folder may be written, then try again.",
-            ) from error
+                remedy="Check that the folder may be written and its disk is well, then try again.",
+            )
+            if code == sqlite3.SQLITE_FULL:
+                unusable = LibraryFull(
+                    f"The disk of the library {self._path} is full, so nothing more can be kept.",
+                    details={"path": str(self._path)},
+                    remedy="Free some space, then try again.",
+                )
+            if writing:
+                self.refused = unusable.message
+            raise unusable from error

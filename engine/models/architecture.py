@@ -41,6 +41,9 @@ ENCODER_FAMILIES = frozenset(
 TEXT_INSIDE = frozenset({"gemma3", "gemma3n", "gemma4", "gemma4_unified", "qwen3_5", "qwen3_5_moe"})
 """Model types that also read images, whose language model transformers loads for text alone."""
 
+WITHOUT_CACHE = frozenset({"openai-gpt", "reformer", "rwkv", "xlnet"})
+"""Families whose models take none of the library's caches, so that each token would mean reading all before it."""
+
 _TEXT_MODEL = "Import a decoder-only language model, such as one of the Llama, Qwen, Gemma or Mistral families."
 
 
@@ -77,6 +80,13 @@ def check_generative_architecture(model_type: str, architecture: str, config: Ma
         )
     if config.get("is_encoder_decoder") is True:
         raise _not_generative(f"{named} is an encoder-decoder model; only decoder-only language models are run.")
+    if model_type in WITHOUT_CACHE:
+        raise EngineUnsupported(
+            f"{named} keeps what it has read in a form of its own, not in a cache that this program can hold for each "
+            "answer, so it cannot write here.",
+            details={"architecture": architecture, "model_type": model_type},
+            remedy=_TEXT_MODEL,
+        )
     if architecture.endswith(CAUSAL_ENDINGS):
         if model_type in ENCODER_FAMILIES and config.get("is_decoder") is not True:
             raise _not_generative(f"{named} is an encoder: its config does not say is_decoder.")

@@ -27,13 +27,15 @@ class ModelInfo:
     """Facts about a loaded model, for people and for the API. ``memory_bytes`` counts the weights as loaded.
 
     ``blocks_path`` is where the decoder blocks are in the model (``model.layers``). ``backend_word`` is how the API
-    calls the way it decodes: ``cbm`` (rows batched together), ``serial`` or ``llamacpp``.
+    calls the way it decodes: ``cbm`` (rows batched together), ``serial`` or ``llamacpp``. ``vocab_size`` is the width
+    of the logits: ids below it can be written; those below ``readable_ids``, which is no less, can be read.
     """
 
     architecture: str
     n_layers: int
     d_model: int
     vocab_size: int
+    readable_ids: int
     context_length: int
     num_parameters: int
     memory_bytes: int
@@ -86,6 +88,7 @@ class Capabilities:
         reads_together: Several whole prompts are read in one forward (:meth:`Backend.read_together`).
         reads_alike: So that each gives the bits it gives alone (:meth:`Backend.logits_at_ends`).
         steering: What can be done to the residual stream.
+        chunks: A text can be read in parts. False: whole, and from then on token by token.
     """
 
     batching: bool
@@ -93,6 +96,7 @@ class Capabilities:
     reads_together: bool = False
     reads_alike: bool = False
     steering: Steering = Steering()
+    chunks: bool = True
 
 
 @dataclass(frozen=True)
@@ -138,6 +142,8 @@ class Tokenizer(Protocol):
     exact_bytes: bool
     prepended_ids: tuple[int, ...]
     appended_ids: tuple[int, ...]
+    template_note: str | None
+    """What there is to say about the choice of the chat template."""
     takes_variables: bool
     """Whether a request may set variables of the chat template; where not, they are left out and reported."""
 
@@ -146,8 +152,14 @@ class Tokenizer(Protocol):
         """Whether the model came with a chat template."""
         ...
 
-    def encode(self, text: str, add_special_tokens: bool) -> list[int]:
-        """The token ids of ``text``. Raises ValueError for text that is not Unicode."""
+    def encode(self, text: str, add_special_tokens: bool, most: int | None = None) -> list[int]:
+        """The token ids of ``text``. Raises ValueError for text that is not Unicode, ``TextTooLong`` for certainly more
+        than ``most``.
+        """
+        ...
+
+    def at_least(self, text: str) -> int:
+        """How many tokens ``text`` has at least, told by its length; 0 where that cannot be told."""
         ...
 
     def decode(self, ids: Sequence[int], skip_special: bool = True) -> str:
@@ -171,6 +183,10 @@ class Tokenizer(Protocol):
         kwargs: Mapping[str, object],
     ) -> str:
         """The conversation as the model's template writes it. Raises ``TemplateRaised``."""
+        ...
+
+    def template_fault(self) -> str | None:
+        """Why the chat template can write no conversation at all; None where it can, or there is none."""
         ...
 
     def template_variables(self) -> frozenset[str] | None:

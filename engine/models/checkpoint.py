@@ -31,6 +31,9 @@ DEFAULT_CONTEXT = 2048
 SYSTEM_FOLDERS = ("/proc", "/sys", "/dev", "/run", "/boot", "/etc", "/var/run", "/private/etc", "/private/var/run")
 """Where no model lies and nothing should be probed; ``/private`` is where macOS keeps some of them."""
 
+MOST_NAMED = 200
+"""Missing files that are named in one refusal."""
+
 PARSED_TOKENIZER_BYTES = 4_000_000
 """Larger tokenizers are only looked at from both ends: parsing one holds the interpreter, and with it the window."""
 
@@ -306,15 +309,17 @@ def _read_shards(findings: Findings) -> list[StoredTensor]:
         findings.add(f"{index_name} does not say which file holds which weights", DOWNLOAD_AGAIN)
         return []
     tensors: list[StoredTensor] = []
-    shards = sorted(set(places.values()))
-    missing = [shard for shard in shards if not (findings.folder / shard).is_file()]
+    shards: dict[str, set[str]] = {shard: set() for shard in sorted(set(places.values()))}
+    for tensor, shard in places.items():
+        shards[shard].add(tensor)
+    missing = {shard: None for shard in shards if not (findings.folder / shard).is_file()}
     if missing:
-        findings.add(f"{len(missing)} of {len(shards)} weight files are missing: {', '.join(missing)}", DOWNLOAD_AGAIN)
-    for shard in shards:
+        named = ", ".join(list(missing)[:MOST_NAMED]) + (" and others" if len(missing) > MOST_NAMED else "")
+        findings.add(f"{len(missing)} of {len(shards)} weight files are missing: {named}", DOWNLOAD_AGAIN)
+    for shard, promised in shards.items():
         if shard in missing or not findings.has(shard):
             continue
         found = _read_shard(findings, shard)
-        promised = {tensor for tensor, place in places.items() if place == shard}
         absent = promised - {tensor.name for tensor in found}
         if found and absent:
             findings.add(f"{shard} lacks {len(absent)} tensors that {index_name} places in it", DOWNLOAD_AGAIN)
@@ -325,7 +330,10 @@ def _read_shards(findings: Findings) -> list[StoredTensor]:
 def _explain_missing_weights(findings: Findings) -> None:
     names = sorted(os.listdir(findings.folder))
     if "adapter_config.json" in names:
-        findings.add("it holds a LoRA adapter, not a whole model", "Merge it into its base model and save the result.")
+        findings.add(
+            "it holds a LoRA adapter, not a whole model",
+            "Merge it into its base model with peft (merge_and_unload), save the result, and import that.",
+        )
     elif any(name.endswith(".safetensors") and "-of-" in name for name in names):
         findings.add("model.safetensors.index.json is missing, which says what the weight files hold", DOWNLOAD_AGAIN)
     elif any(name.endswith((".bin", ".pt", ".pth", ".ckpt")) for name in names):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import stat
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,10 +9,16 @@ from typing import Any
 
 from engine.errors import CheckpointInvalid
 from engine.files import open_file
+from engine.json_text import TOO_DEEP, loads
 from engine.models.safetensors_header import LFS_POINTER
 
 MAX_JSON_BYTES = 64_000_000
-"""No config or index is larger; a file that is gets no chance to fill the memory."""
+"""No vocabulary or index is larger; a file that is gets no chance to fill the memory."""
+
+MAX_CONFIG_BYTES = 8_000_000
+"""The same for configs, which whoever loads the model reads once more, in one step."""
+
+_LISTS = ("model.safetensors.index.json", "vocab.json", "tokenizer.json")
 
 DOWNLOAD_AGAIN = "Download the missing or damaged files again."
 PERMISSIONS = "Check the permissions of the folder and its files."
@@ -69,6 +74,9 @@ class Findings:
         if self.files[name] > MAX_JSON_BYTES:
             self.add(f"{name} is larger than {MAX_JSON_BYTES // 1_000_000} MB", DOWNLOAD_AGAIN)
             return None
+        if name not in _LISTS and self.files[name] > MAX_CONFIG_BYTES:
+            self.add(f"{name} is larger than {MAX_CONFIG_BYTES // 1_000_000} MB", DOWNLOAD_AGAIN)
+            return None
         try:
             with open_file(self.folder / name) as file:
                 raw = file.read()
@@ -79,9 +87,9 @@ class Findings:
             self.add(f"{name} is a Git LFS pointer: the file itself was never downloaded", "Run `git lfs pull` there.")
             return None
         try:
-            value = json.loads(raw.decode("utf-8"))
-        except (ValueError, RecursionError) as error:
-            why = "is nested too deeply" if isinstance(error, RecursionError) else "is not valid JSON"
+            value = loads(raw.decode("utf-8"))
+        except ValueError as error:
+            why = "is nested too deeply" if str(error).startswith(TOO_DEEP) else "is not valid JSON"
             self.add(f"{name} {why}", DOWNLOAD_AGAIN)
             return None
         if not isinstance(value, dict):

@@ -285,7 +285,7 @@ def _check_kind(path: Path, header: Header) -> None:
         raise EngineUnsupported(
             f"{path.name} is a LoRA adapter, not a whole model.",
             param="local_path",
-            remedy="Merge it into its base model first.",
+            remedy="Merge it into its base model with llama.cpp's llama-export-lora, and import the result.",
         )
     if kind in ("mmproj", "imatrix", "vocab") or architecture == "clip":
         raise ModelNotGenerative(

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from engine.breaker import CircuitBreaker
 from engine.errors import (
@@ -33,6 +33,9 @@ MAX_REPO_ID = 255
 MAX_REVISION = 100
 TIMEOUT_S = 15.0
 """Seconds without a byte after which a connection counts as broken."""
+
+SHOWN: Final = ("downloads", "likes", "gated", "safetensors", "gguf", "lastModified")
+"""What a search asks the hub to tell of each repository."""
 
 MAX_SMALL_BYTES = 16_000_000
 """Of a file that is read whole, such as a config."""
@@ -90,10 +93,30 @@ class Repository:
         return next((file for file in self.files if file.path == path), None)
 
 
+@dataclass(frozen=True)
+class HubFound:
+    """A repository as a search shows it. ``parameters`` is the hub's count of its weights, None where it has none.
+
+    ``gated``: its authors ask for consent first.
+    """
+
+    repo_id: str
+    downloads: int
+    likes: int
+    gated: bool
+    parameters: int | None
+    last_modified: str | None
+
+
+def is_repo_id(text: str) -> bool:
+    """Whether ``text`` reads ``owner/name``."""
+    sound = len(text) <= MAX_REPO_ID and _REPO_ID.fullmatch(text) is not None and ".." not in text
+    return sound and not text.endswith((".git", "-", "."))
+
+
 def check_repo_id(repo_id: str, param: str = "repo_id") -> str:
     """``repo_id`` when it reads ``owner/name``, else :class:`InvalidParameter`."""
-    sound = len(repo_id) <= MAX_REPO_ID and _REPO_ID.fullmatch(repo_id) is not None and ".." not in repo_id
-    if not sound or repo_id.endswith((".git", "-", ".")):
+    if not is_repo_id(repo_id):
         raise InvalidParameter(
             f"{repo_id[:120]!r} is not a hub repository.",
             param=param,
@@ -161,6 +184,28 @@ class HubClient:
             files=tuple(sorted(files, key=lambda file: file.path)),
             gguf=_header(info),
         )
+
+    def search(
+        self, words: str, limit: int, *, generating: bool = False, token: str | None = None
+    ) -> tuple[HubFound, ...]:
+        """Repositories whose names hold ``words``, the most downloaded first; ``generating``: that generate text alone.
+
+        Raises :class:`HubOffline`, :class:`InvalidHfToken` and :class:`HubUnavailable`.
+        """
+        asked = {"search": words, "sort": "downloads", "limit": limit, "expand": list(SHOWN)}
+        if generating:
+            asked["pipeline_tag"] = "text-generation"
+
+        def ask() -> tuple[HubFound, ...]:
+            try:
+                return tuple(_found(each) for each in _listed(asked, token) if is_repo_id(each["id"]))
+            except (ValueError, TypeError, KeyError, AttributeError) as error:
+                raise HubUnavailable(
+                    f"What the hub at {endpoint()} found cannot be read.",
+                    remedy="Try again later, or write the exact name of a repository.",
+                ) from error
+
+        return self._asked(ask, "the search", MAIN, token)
 
     def read(self, repository: Repository, path: str, *, token: str | None = None) -> bytes:
         """A small file, whole. Raises as :meth:`repository`, and :class:`DownloadFailed` for one that is not small."""
@@ -251,6 +296,31 @@ class HubClient:
             remedy="Check the network connection, and try again then.",
             retry_after=wait,
         )
+
+
+def _listed(asked: dict[str, Any], token: str | None) -> list[dict[str, Any]]:
+    """One page of repositories. Asked for by hand: the client's own listing tries again for half a minute."""
+    from huggingface_hub import get_session, hf_raise_for_status
+    from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]  # public, but not said to types
+
+    response = get_session().get(
+        f"{endpoint()}/api/models", params=asked, headers=build_hf_headers(token=token), timeout=TIMEOUT_S
+    )
+    hf_raise_for_status(response)
+    return list(response.json())
+
+
+def _found(told: dict[str, Any]) -> HubFound:
+    stated = told.get("safetensors") or told.get("gguf") or {}
+    changed = told.get("lastModified")
+    return HubFound(
+        repo_id=told["id"],
+        downloads=_positive(told.get("downloads")) or 0,
+        likes=_positive(told.get("likes")) or 0,
+        gated=bool(told.get("gated")),
+        parameters=_positive(stated.get("total")),
+        last_modified=changed[:10] if isinstance(changed, str) and changed else None,
+    )
 
 
 def _parameters(info: Any) -> int | None:

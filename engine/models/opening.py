@@ -38,6 +38,13 @@ class Opening(Protocol):
         """What it takes, against what is free once ``freed`` bytes are given back."""
         ...
 
+    def rehearse(self) -> None:
+        """Hold what the files hold against what the model needs, by names and shapes; reads no weight.
+
+        Raises :class:`CheckpointInvalid`. What cannot be told beforehand is left to the load.
+        """
+        ...
+
     def load(self, report: Report) -> Backend:
         """Load it. ``report`` gets (share 0–1, stage); what it raises ends the load."""
         ...
@@ -67,6 +74,15 @@ def open_model(
     return _Checkpoint.prepare(record, found, settings, gpu)
 
 
+def import_libraries() -> None:
+    """Import what the load of a checkpoint needs, and the code of the commonest family of models."""
+    from transformers import LlamaForCausalLM
+
+    from engine.models import devices, quantization, transformers_backend
+
+    log.debug("%s, %s, %s and %s are here", devices, quantization, transformers_backend, LlamaForCausalLM)
+
+
 def import_ahead(found: CheckpointReport | GgufReport) -> None:
     """Import the model's own code, which is as much again as its library; else the load does it amid its work."""
     import transformers
@@ -94,9 +110,10 @@ class _Checkpoint:
         cls, record: ModelRecord, found: CheckpointReport, settings: EngineSettings, gpu: int | None
     ) -> _Checkpoint:
         from engine.models import devices
-        from engine.models.quantization import check_quantization
+        from engine.models.quantization import check_quantization, check_stored
         from engine.models.transformers_backend import checkpoint_dtype
 
+        check_stored(found.path, found.quantization_method)
         stored = checkpoint_dtype(Path(record.local_path or ""))
         placement = devices.place(settings.DEVICE, settings.DTYPE, stored, gpu=gpu)
         precision = check_quantization(
@@ -127,6 +144,13 @@ class _Checkpoint:
         device = self.placement.device
         available = devices.available_memory(device) + freed
         return MemoryEstimate(terms, available, str(device), self.record.quantization or self.dtype)
+
+    def rehearse(self) -> None:
+        from engine.models.transformers_backend import refuse_misfits
+
+        # Stored quantised, tensors have other names and shapes, which its own library knows.
+        if self.found.quantization_method is None:
+            refuse_misfits(Path(self.record.local_path or ""), trust_remote_code=self.record.trust_remote_code)
 
     def load(self, report: Report) -> Backend:
         from engine.models import devices
@@ -177,6 +201,9 @@ class _Gguf:
             # llama.cpp places what it can on the GPU and the rest beside it, and says itself when neither holds.
             return MemoryEstimate(terms, None, "the GPU and beside it", label)
         return MemoryEstimate(terms, self._available() + freed, "cpu", label)
+
+    def rehearse(self) -> None:
+        """llama.cpp alone knows which tensors an architecture needs."""
 
     def load(self, report: Report) -> Backend:
         from engine.models import devices

@@ -173,6 +173,9 @@ class PackedEmbedding(Module):
     def forward(self, ids: Tensor) -> Tensor:
         """``ids`` ``[…]`` to ``[…, width]``."""
         wanted = ids.reshape(-1)
+        if wanted.numel() and int(wanted.max()) >= self.num_embeddings:
+            # An arranged weight is filled up with rows that are nobody's.
+            raise IndexError(f"token {int(wanted.max())} of an embedding of {self.num_embeddings} rows")
         rows = _lines(self._memory, wanted, self.embedding_dim)
         self._library.weight = Parameter(rows, requires_grad=False)
         try:

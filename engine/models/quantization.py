@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.errors import UnsupportedQuantization
@@ -71,6 +72,46 @@ class Precision:
         if self.bits is None or self.level is None:
             return float(dtype.itemsize)
         return BYTES_PER_VALUE[self.level]
+
+
+STORED_BY = {
+    "aqlm": ("aqlm",),
+    "auto-round": ("auto_round",),
+    "awq": ("gptqmodel",),
+    "bitsandbytes": ("bitsandbytes",),
+    "bitsandbytes_4bit": ("bitsandbytes",),
+    "bitsandbytes_8bit": ("bitsandbytes",),
+    "compressed-tensors": ("compressed_tensors",),
+    "eetq": ("kernels",),
+    "gptq": ("optimum", "gptqmodel"),
+    "hqq": ("hqq",),
+    "nvfp4": ("kernels",),
+    "quanto": ("optimum.quanto",),
+    "quark": ("quark",),
+    "spqr": ("spqr_quant",),
+    "torchao": ("torchao",),
+    "vptq": ("vptq",),
+}
+"""Packages without which transformers reads no checkpoint that is stored quantised by a method."""
+
+
+def check_stored(path: Path, method: str | None) -> None:
+    """Raise :class:`UnsupportedQuantization` when ``path`` is stored by ``method`` and a package for it is missing."""
+    missing = [name for name in STORED_BY.get(method or "", ()) if not _is_there(name)]
+    if missing:
+        raise UnsupportedQuantization(
+            f"{path.name} is stored quantised by {method}, which needs {' and '.join(missing)}: not installed here.",
+            param="model",
+            details={"quantization": method, "missing": missing},
+            remedy="Use the model's unquantised checkpoint, or a GGUF file of it.",
+        )
+
+
+def _is_there(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except (ImportError, ValueError):
+        return False  # the package it would be in is missing
 
 
 def has_bitsandbytes() -> bool:

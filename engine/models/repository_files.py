@@ -27,7 +27,7 @@ _COMPANIONS = ("mmproj", "imatrix")
 
 @dataclass(frozen=True)
 class GgufQuant:
-    """One quantisation that a repository holds: all its files, in order."""
+    """One quantisation that a repository holds: all its files, in order. ``label`` is what it is chosen by."""
 
     label: str
     files: tuple[HubFile, ...]
@@ -78,15 +78,21 @@ def checkpoint_files(repository: Repository, *, with_code: bool = False) -> list
     names = {file.path: file for file in repository.files}
     if not has_checkpoint(repository):
         raise _no_checkpoint(repository, names)
-    single = SINGLE in names
-    chosen = []
-    for file in repository.files:
-        weights = file.path == SINGLE if single else (file.path == INDEX or _SHARD.fullmatch(file.path) is not None)
-        templates = file.path.startswith("additional_chat_templates/") and file.path.endswith(".jinja")
-        code = with_code and file.path.endswith(".py") and "/" not in file.path
-        if weights or templates or code or _CHECKPOINT.fullmatch(file.path):
-            chosen.append(file)
-    return chosen
+    # Where the weights are there whole and in parts, the parts are not needed.
+    parts = {path for path in names if SINGLE in names and (path == INDEX or _SHARD.fullmatch(path))}
+    return [
+        file
+        for file in repository.files
+        if is_checkpoint_file(file.path, with_code=with_code) and file.path not in parts
+    ]
+
+
+def is_checkpoint_file(path: str, *, with_code: bool = False) -> bool:
+    """Whether a file of that path in a repository belongs to a transformers checkpoint at its root."""
+    templates = path.startswith("additional_chat_templates/") and path.endswith(".jinja")
+    code = with_code and path.endswith(".py") and "/" not in path
+    weights = path in (SINGLE, INDEX) or _SHARD.fullmatch(path) is not None
+    return weights or templates or code or _CHECKPOINT.fullmatch(path) is not None
 
 
 def choose_gguf(
@@ -139,6 +145,12 @@ def choose_gguf(
     return quants[0].label, list(quants[0].files)
 
 
+def tag_of(label: str, file: HubFile) -> str | None:
+    """What a model of ``file``, chosen by ``label``, is called after; None where that is only the file's own name."""
+    stem = _stem_of(file)
+    return None if _tag(stem) is None and label == _label(stem) else label
+
+
 def _no_checkpoint(repository: Repository, names: Mapping[str, HubFile]) -> CheckpointInvalid | InvalidParameter:
     where = f"{repository.repo_id} ({repository.revision})"
     quants = gguf_quants(repository)
@@ -168,10 +180,14 @@ def _is_companion(name: str) -> bool:
     return any(word in name.lower() for word in _COMPANIONS)
 
 
-def _label(stem: str) -> str:
-    """What the name ends in, else the folder's, else the name."""
+def _tag(stem: str) -> str | None:
+    """The quantisation that a name ends in, else its folder's."""
     path = PurePosixPath(stem)
-    return label_of(path.name + ".gguf") or label_of(path.parent.name + ".gguf") or path.name[:MAX_LABEL]
+    return label_of(path.name + ".gguf") or label_of(path.parent.name + ".gguf")
+
+
+def _label(stem: str) -> str:
+    return _tag(stem) or PurePosixPath(stem).name[:MAX_LABEL]
 
 
 def _stem_of(file: HubFile) -> str:

@@ -6,7 +6,6 @@ header alone tells whether the file is whole. Source: https://huggingface.co/doc
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from dataclasses import dataclass
@@ -14,9 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from engine.files import open_file
+from engine.json_text import JsonText
 
-MAX_HEADER_BYTES = 100_000_000
-"""The format's own limit."""
+MAX_HEADER_BYTES = 32_000_000
+"""The format allows 100 MB; those of the largest models have five. Readers of the weights parse it in one step."""
+
+MAX_DIMENSIONS = 64
+MAX_SIDE = 1 << 63
+"""A side is a 64-bit number in every reader."""
 
 LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 """How a file begins that Git left in place of a large one."""
@@ -80,7 +84,8 @@ def read_header(path: Path) -> list[StoredTensor]:
             raise HeaderError(f"is cut short: it has {size} bytes, not even the length of a header")
         length = int.from_bytes(start, "little")
         if length > MAX_HEADER_BYTES:
-            raise HeaderError("is not a safetensors file")
+            real = 8 + length <= size
+            raise HeaderError("has a header longer than any real one" if real else "is not a safetensors file")
         if 8 + length > size:
             raise HeaderError(f"is cut short within its header: {8 + length - size} bytes are missing there")
         raw = file.read(length)
@@ -103,12 +108,18 @@ def read_header(path: Path) -> list[StoredTensor]:
 
 def _entries(raw: bytes) -> dict[str, Any]:
     try:
-        header = json.loads(raw.decode("utf-8"))
-    except (ValueError, RecursionError) as error:
+        cursor = JsonText(raw.decode("utf-8"))
+        if cursor.peek() not in ("{", ""):
+            cursor.skip()
+            cursor.end()
+            raise HeaderError("has a header that is no JSON object")
+        # An entry is short: one that is not is refused before it is read.
+        header = {name: cursor.short() for name in cursor.members() if name != "__metadata__"}
+        cursor.end()
+    except HeaderError:
+        raise
+    except ValueError as error:
         raise HeaderError("has a header that cannot be read") from error
-    if not isinstance(header, dict):
-        raise HeaderError("has a header that is no JSON object")
-    header.pop("__metadata__", None)
     return header
 
 
@@ -116,9 +127,9 @@ def _tensor(name: str, entry: Any) -> StoredTensor:
     if not isinstance(entry, dict):
         raise HeaderError(f"has a damaged header at the tensor {name[:100]!r}")
     dtype, shape = entry.get("dtype"), entry.get("shape")
-    if dtype not in BITS:
+    if not isinstance(dtype, str) or dtype not in BITS:
         raise HeaderError(f"holds the tensor {name[:100]!r} in an unknown number format, {str(dtype)[:40]!r}")
-    if not isinstance(shape, list) or not all(_is_count(side) for side in shape):
+    if not isinstance(shape, list) or len(shape) > MAX_DIMENSIONS or not all(_is_count(side) for side in shape):
         raise HeaderError(f"has a damaged shape at the tensor {name[:100]!r}")
     begin, stop = _span(name, entry)
     if (stop - begin) * 8 != math.prod(shape) * BITS[dtype]:
@@ -139,4 +150,4 @@ def _span(name: str, entry: dict[str, Any]) -> tuple[int, int]:
 
 
 def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MAX_SIDE

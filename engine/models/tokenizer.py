@@ -15,7 +15,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from engine.errors import CheckpointInvalid
+from engine.errors import CheckpointInvalid, InvalidParameter, MillmError
+from engine.models.constraint_vocabulary import vocabulary_of
+from engine.models.lengths import at_least, check_length, longest_token, settings_of
+from engine.models.templates.chat import ChatTemplate, TemplateRaised, chosen
 
 _METASPACE = "▁"
 _BYTE_TOKEN = re.compile("<0x([0-9A-Fa-f]{2})>")
@@ -23,17 +26,13 @@ _PROBE = "Well, naïve 東京 🙂 — a  b\n\n  c\td"
 """Text with accents, CJK, an emoji, a dash and runs of white space: what a wrong byte mapping would garble."""
 
 
-class TemplateRaised(Exception):
-    """The chat template could not be rendered; the text is the template's own words."""
-
-
 class Tokenizer:
     """A thread-safe face over one transformers tokenizer, which nobody else may use.
 
     A fast tokenizer may not be changed while another thread uses it (older versions raise "Already borrowed"), and
     transformers sets truncation and padding on the shared object when a call asks for them. So both are switched off
-    once, here, and calls are serialised. Encoding and decoding have a lock each when the tokenizer is a fast one, so
-    that a long prompt being read does not hold up the text of the lanes.
+    once, here, and calls that go through transformers are serialised. Encoding and decoding have a lock each when the
+    tokenizer is a fast one, so that a long prompt being read does not hold up the text of the lanes.
 
     Args:
         inner: A transformers tokenizer, fast or slow.
@@ -52,6 +51,7 @@ class Tokenizer:
             # A tokenizer.json may ship with either switched on.
             self._backend.no_truncation()
             self._backend.no_padding()
+        self._direct = self._is_direct()
 
         self.vocab_size: int = len(inner)
         """Entries, added ones included. A model's logits may be wider (padded)."""
@@ -66,12 +66,18 @@ class Tokenizer:
         """Tokens that show nothing in a text."""
 
         self._bytes: dict[int, bytes] = {}
+        self._literal: dict[int, str] = {
+            int(i): token.content for i, token in inner.added_tokens_decoder.items() if not token.content.isascii()
+        }
+        """Added tokens that are written as they are, in letters a byte-level vocabulary would take for bytes."""
         self._style = _style_of(self._backend)
         self.exact_bytes: bool = self._style is not None and self._bytes_agree()
         """Whether a text is the bytes of its tokens, one after the other (but for a space dropped at the start)."""
         if not self.exact_bytes:
             self._style = None
             self._bytes.clear()
+        source, self.template_note = chosen(inner.chat_template)
+        self._template = None if source is None else ChatTemplate(source, _special_names(inner))
         self.prepended_ids, self.appended_ids = self._added_around()
         """What ``encode(…, add_special_tokens=True)`` puts before a text (a BOS) and after it (in some, an EOS)."""
 
@@ -98,6 +104,10 @@ class Tokenizer:
         """The vocabulary as llguidance takes it, and the one end token it knows. Raises whatever the library does."""
         from llguidance.hf import from_tokenizer
 
+        if self._style == "byte-level" and self._literal:
+            # The library takes the letters of added tokens for bytes.
+            end = min(self.eos_ids)
+            return vocabulary_of(self, end), end
         with self._encode_lock:
             inner = copy.deepcopy(self._inner)
         if inner.eos_token_id is None:
@@ -106,27 +116,95 @@ class Tokenizer:
 
     # --- text to tokens -----------------------------------------------------------------------------------------------
 
-    def encode(self, text: str, add_special_tokens: bool) -> list[int]:
+    def encode(self, text: str, add_special_tokens: bool, most: int | None = None) -> list[int]:
         """The token ids of ``text``, all of them. Marker tokens written in the text become those tokens.
 
         Raises:
             ValueError: ``text`` holds half of a surrogate pair and is not Unicode text.
+            TextTooLong: There are certainly more than ``most``; told without making tokens of a long text.
+            InvalidParameter: The vocabulary has a hole where the text needs a token.
         """
         try:
             text.encode("utf-8")
         except UnicodeEncodeError as error:
             raise ValueError("The text holds half of a surrogate pair.") from error
+        if most is not None:
+            # Blanks at a cut may belong to a marker that swallows them.
+            check_length(text, most, self.at_least, lambda piece: len(self._ids(piece.strip(), False)))
+        return self._ids(text, add_special_tokens)
+
+    def encode_bytes(self, data: bytes) -> list[int]:
+        """As :meth:`encode`, for UTF-8 and without special tokens."""
+        return self._ids(data.decode("utf-8", "replace"), False)
+
+    def at_least(self, text: str) -> int:
+        """How many tokens ``text`` has at least, told by its length; 0 where that cannot be told."""
+        longest, blanks_count = self._longest
+        return at_least(text, longest, blanks_count=blanks_count)
+
+    def _ids(self, text: str, add_special_tokens: bool) -> list[int]:
+        try:
+            return self._ids_unchecked(text, add_special_tokens)
+        except (MillmError, ValueError):
+            raise
+        except Exception as error:  # vocabularies with holes in them raise whatever their library raises
+            words = " ".join(str(error).split())[:300]
+            raise InvalidParameter(
+                f"The model's tokenizer cannot make tokens of the text: {words}",
+                param="model",
+                remedy="Use other characters, or a model whose tokenizer knows them.",
+            ) from error
+
+    def _ids_unchecked(self, text: str, add_special_tokens: bool) -> list[int]:
+        if self._direct:
+            # Without the lock of Python's interpreter, and without a list of offsets for every character.
+            (found,) = self._backend.encode_batch_fast([text], add_special_tokens=add_special_tokens)
+            return list(found.ids)
+        return self._ids_by_library(text, add_special_tokens)
+
+    def _ids_by_library(self, text: str, add_special_tokens: bool) -> list[int]:
         with self._encode_lock:
             encoded = self._inner(
                 text, add_special_tokens=add_special_tokens, truncation=False, padding=False, verbose=False
             )
         return [int(i) for i in encoded["input_ids"]]
 
+    def _is_direct(self) -> bool:
+        """Whether asking the fast tokenizer itself gives what transformers gives, which some classes change."""
+        if self._backend is None or getattr(self._inner, "split_special_tokens", False):
+            return False
+        own = type(self._inner)
+        if not all(getattr(own, name).__module__.startswith("transformers.") for name in ("__call__", "_encode_plus")):
+            return False
+        marked = f"{_PROBE}{self._inner.eos_token or ''}"
+        return all(
+            list(self._backend.encode_batch_fast([marked], add_special_tokens=special)[0].ids)
+            == self._ids_by_library(marked, special)
+            for special in (False, True)
+        )
+
+    @cached_property
+    def _longest(self) -> tuple[int | None, bool]:
+        if self._style is None:
+            return None, True
+        pieces = self._backend.get_vocab(with_added_tokens=True)
+        bytes_of = _byte_level_bytes if self._style == "byte-level" else _metaspace_bytes
+        alphabet = _BYTE_OF if self._style == "byte-level" else [f"<0x{byte:02X}>" for byte in range(256)]
+        if not all(piece in pieces for piece in alphabet):
+            return None, True  # what has no token is left out, or any number of such characters is one
+        # An added token stands for its own letters, which may be more bytes than their reading as bytes.
+        sizes = ((piece, max(len(bytes_of(piece)), len(piece.encode()))) for piece in pieces)
+        return longest_token(sizes, settings_of(self._backend))
+
     # --- tokens to text -----------------------------------------------------------------------------------------------
 
     def decode(self, ids: Sequence[int], skip_special: bool = True) -> str:
         """The text of ``ids``; bytes that are no UTF-8 become U+FFFD. Ids outside the vocabulary show nothing."""
         known = [int(i) for i in ids if self._may_know(i)]
+        if self._style == "byte-level" and any(i in self._literal for i in known):
+            # The library would take the letters of an added token for bytes.
+            shown = (self.token_bytes(i) for i in known if not (skip_special and i in self.special_ids))
+            return b"".join(shown).decode("utf-8", "replace")
         with self._decode_lock:
             return str(self._inner.decode(known, skip_special_tokens=skip_special, clean_up_tokenization_spaces=False))
 
@@ -149,6 +227,8 @@ class Tokenizer:
             return b""
         if self._style is None:
             return self.decode([token_id], skip_special=False).encode("utf-8")
+        if self._style == "byte-level" and token_id in self._literal:
+            return self._literal[token_id].encode("utf-8")
         with self._decode_lock:
             piece = self._backend.id_to_token(token_id)
         if piece is None:
@@ -179,7 +259,7 @@ class Tokenizer:
     @property
     def has_chat_template(self) -> bool:
         """Whether the checkpoint came with a chat template."""
-        return bool(self._inner.chat_template)
+        return self._template is not None
 
     def render_chat(
         self,
@@ -189,7 +269,7 @@ class Tokenizer:
         continue_final: bool,
         kwargs: Mapping[str, object],
     ) -> str:
-        """The conversation as the model's own template writes it, in transformers' Jinja sandbox.
+        """The conversation as the model's own template writes it, with everything that was said in it.
 
         Args:
             messages: ``role`` and ``content`` of each turn; nothing else reaches the template.
@@ -198,38 +278,26 @@ class Tokenizer:
             kwargs: Variables for the template.
 
         Raises:
-            TemplateRaised: There is no template, or it refused these messages or variables.
+            TemplateRaised: There is no template, it refused these messages or variables, left out something, took too
+                much, or works for no conversation.
         """
-        turns = [{"role": m["role"], "content": m["content"]} for m in messages]
-        try:
-            with self._encode_lock:
-                text = self._inner.apply_chat_template(
-                    turns,
-                    tokenize=False,
-                    add_generation_prompt=add_generation_prompt,
-                    continue_final_message=continue_final,
-                    **kwargs,
-                )
-        except Exception as error:  # a template is a program: whatever it raises is its refusal
-            raise TemplateRaised(" ".join(str(error).split())[:500] or type(error).__name__) from error
-        return str(text)
+        if self._template is None:
+            raise TemplateRaised("The model has no chat template.")
+        return self._template.render(
+            messages, add_generation_prompt=add_generation_prompt, continue_final=continue_final, kwargs=kwargs
+        )
+
+    def template_fault(self) -> str | None:
+        """Why the chat template can write no conversation at all; None where it can, or there is none."""
+        return None if self._template is None else self._template.fault()
 
     def template_variables(self) -> frozenset[str] | None:
         """Names the chat template reads from outside; None where that cannot be told."""
-        return self._template_variables
+        return None if self._template is None else self._template.variables()
 
-    @cached_property
-    def _template_variables(self) -> frozenset[str] | None:
-        # The template never changes, and requests that carry variables ask more than once each.
-        import jinja2
-        from jinja2 import meta
 
-        try:
-            template = self._inner.get_chat_template()
-            tree = jinja2.Environment(extensions=["jinja2.ext.loopcontrols"]).parse(template)
-        except (ValueError, jinja2.TemplateSyntaxError):
-            return None  # several templates and no default one, or tags only transformers knows
-        return frozenset(meta.find_undeclared_variables(tree))
+def _special_names(inner: Any) -> dict[str, str]:
+    return {name: str(token) for name, token in inner.special_tokens_map.items() if not isinstance(token, list)}
 
 
 def _unreadable(folder: Path, error: Exception | None) -> CheckpointInvalid:
@@ -286,7 +354,7 @@ def _style_of(backend: Any) -> str | None:
         return None
     outer = json.loads(backend.decoder.__getstate__())
     chain = outer["decoders"] if outer["type"] == "Sequence" else [outer]
-    if [step["type"] for step in chain] == ["ByteLevel"]:
+    if [step["type"] for step in chain if step["type"] != "Fuse"] == ["ByteLevel"]:
         return "byte-level"
     return "metaspace" if _is_metaspace_chain(chain) else None
 

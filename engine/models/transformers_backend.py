@@ -14,16 +14,23 @@ import gc
 import inspect
 import logging
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 import torch
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM
-from transformers.cache_utils import DynamicCache
 
-from engine.errors import CheckpointInvalid, InsufficientMemory, MillmError, ModelLoadFailed
+from engine.errors import (
+    CheckpointInvalid,
+    EngineUnsupported,
+    InsufficientMemory,
+    InvalidParameter,
+    MillmError,
+    ModelLoadFailed,
+)
+from engine.models import trial
 from engine.models.backend import Capabilities, KvNeed, KVStore, ModelInfo
 from engine.models.devices import (
     Placement,
@@ -36,6 +43,7 @@ from engine.models.ends import Layout, lay_out, pad, without_padding
 from engine.models.kv import KVSlab, Step, slots_taken
 from engine.models.load_progress import Report, reporting_bars
 from engine.models.masks import MASKABLE, attention_kinds, step_masks
+from engine.models.module_state import LibraryStore, ModuleState
 from engine.models.packed import pack
 from engine.models.residual import PassWork, ResidualHooks
 from engine.models.tokenizer import Tokenizer
@@ -59,28 +67,6 @@ PROVEN = frozenset(
 )
 """``model_type`` of the families whose batched decoding the test-suite compares with the library's forward."""
 
-PROBE_TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 0.15, torch.float16: 0.03}
-"""Largest difference of probe logits, relative to their spread, that rounding explains in each format."""
-
-
-class LibraryStore:
-    """One row on the library's own cache, for models whose layers the slab cannot hold."""
-
-    def __init__(self, config: Any) -> None:
-        self.cache = DynamicCache(config=config)
-        self.lengths = [0]
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the attention layers' keys and values."""
-        total = 0
-        for layer in self.cache.layers:
-            for name in ("keys", "values"):
-                tensor = getattr(layer, name, None)
-                if isinstance(tensor, Tensor):
-                    total += tensor.nbytes
-        return total
-
 
 class TransformersBackend:
     """A loaded checkpoint. Build it with :meth:`load`."""
@@ -102,12 +88,18 @@ class TransformersBackend:
         self._cache_name = "cache" if "cache" in accepted else "past_key_values"
         self._keep = next((name for name in ("logits_to_keep", "num_logits_to_keep") if name in accepted), None)
         self._positions = "position_ids" in accepted
+        if self._cache_name not in accepted:
+            raise trial.no_cache(self)
         self._hooks = ResidualHooks(model, self._n_layers())
         self._num_parameters = int(model.num_parameters())
         self._packing = pack(model, self.device, self.dtype)
+        self._vocab = self._writable()
+        self._in_modules = ModuleState(model)
+        self.capabilities = Capabilities(False)
         self.capabilities = self._find_capabilities()
+        self.capabilities = trial.tried(self, known=self.model_type in PROVEN)
         self.info = self._describe()
-        self.kv_bytes_per_token = 2 * self._n_layers() * _kv_width(self._config) * self.dtype.itemsize
+        self.kv_bytes_per_token = max(1, 2 * self._n_layers() * _kv_width(self._config) * self.dtype.itemsize)
         self.kv_cells: int | None = None
         self._reads_alike: bool | None = None
 
@@ -165,6 +157,13 @@ class TransformersBackend:
                     f"{describe_device(placement.device)} ran out of memory while loading {folder.name}.",
                     remedy="Close other programs that use this memory, or choose a smaller model.",
                 ) from error
+            if isinstance(error, ImportError):
+                said = " ".join(str(error).split())[:300]
+                raise EngineUnsupported(
+                    f"Loading {folder.name} needs what is not installed here: {said}",
+                    param="model",
+                    remedy="Use the model's plain checkpoint, or a GGUF file of it.",
+                ) from error
             log.exception("loading %s failed", folder)
             raise ModelLoadFailed(
                 f"Loading {folder.name} failed: {type(error).__name__}: {error}",
@@ -178,7 +177,7 @@ class TransformersBackend:
             return Capabilities(False, f"layers of the kind {', '.join(strange)} keep a state that is not batched here")
         if not self._positions:
             return Capabilities(False, "the model takes no token positions")
-        if self._config.model_type in PROVEN:
+        if self.model_type in PROVEN:
             # Kernels of a GPU were not looked at: there prompts are read one by one where bits matter.
             return Capabilities(True, reads_together=True, reads_alike=self.device.type == "cpu")
         return self._probe()
@@ -202,13 +201,13 @@ class TransformersBackend:
         drift = max(
             float((found[1] - expected).abs().max()), float((found[0] - self._plain_logits(ids[:8])).abs().max())
         )
-        if drift / spread > PROBE_TOLERANCE.get(self.dtype, 1e-3):
+        if drift / spread > trial.tolerance(self.dtype):
             return Capabilities(False, f"batched decoding changed its logits by {drift / spread:.2g} of their spread")
         return Capabilities(True)
 
     def _plain_logits(self, ids: list[int]) -> Tensor:
         output = self._model(input_ids=torch.tensor([ids], device=self.device), use_cache=False)
-        return cast(Tensor, output.logits[0, -1].float())
+        return cast(Tensor, output.logits[0, -1, : self._vocab].float())
 
     def _n_layers(self) -> int:
         return int(self._config.num_hidden_layers)
@@ -216,15 +215,41 @@ class TransformersBackend:
     def _vocab_rows(self) -> int:
         return int(self._model.get_input_embeddings().num_embeddings)
 
+    @property
+    def model_type(self) -> str:
+        """The family, in transformers' word."""
+        return str(self._config.model_type)
+
+    @property
+    def architecture(self) -> str:
+        """The class of the model."""
+        return type(self._model).__name__
+
+    def _writable(self) -> int:
+        """Ids that can be chosen: a head may be wider than the embedding, which would have to read them next."""
+        head = self._model.get_output_embeddings()
+        width = int(head.out_features) if head is not None else int(self._config.vocab_size)
+        return min(width, self._vocab_rows())
+
+    def _check_ids(self, rows: Sequence[Sequence[int]]) -> None:
+        """Raise :class:`InvalidParameter` before a pass that would look beyond the embedding's rows.
+
+        Requests are looked at when they come in; this is for whoever else calls. What the libraries do instead depends
+        on the device and the layer: an error, another token's row, or a card that answers nobody any more.
+        """
+        end = self._vocab_rows()
+        outside = next((token for row in rows for token in row if not 0 <= token < end), None)
+        if outside is not None:
+            raise InvalidParameter(f"Token {outside} is outside the model's embedding of {end} rows.")
+
     def _describe(self) -> ModelInfo:
         kept = [*self._model.parameters(), *self._model.buffers()]
-        head = self._model.get_output_embeddings()
-        vocab = int(head.out_features) if head is not None else int(self._config.vocab_size)
         return ModelInfo(
-            architecture=type(self._model).__name__,
+            architecture=self.architecture,
             n_layers=self._n_layers(),
             d_model=int(self._config.hidden_size),
-            vocab_size=vocab,
+            vocab_size=self._vocab,
+            readable_ids=self._vocab_rows(),
             context_length=int(getattr(self._config, "max_position_embeddings", 0) or 2048),
             num_parameters=self._num_parameters,
             memory_bytes=sum(each.nbytes for each in kept) + self._packing.nbytes,
@@ -255,14 +280,14 @@ class TransformersBackend:
 
     def extend(self, store: KVStore, token_ids: Sequence[int], work: PassWork | None = None) -> Tensor:
         """Feed tokens to the one row of ``store``; float32 logits ``[vocab]`` after the last."""
+        self._check_ids([token_ids])
         with torch.inference_mode(), self._guarded(len(token_ids), 1), self._hooks.working(work):
             if isinstance(store, KVSlab):
                 return self._extend_slab(store, token_ids)
             assert isinstance(store, LibraryStore)
-            ids = torch.tensor([list(token_ids)], device=self.device)
-            output = self._model(input_ids=ids, use_cache=True, **{self._cache_name: store.cache}, **self._keep_last())
-            store.lengths[0] += len(token_ids)
-            return cast(Tensor, output.logits[0, -1].float())
+            for part in self._parts(store, token_ids):
+                output = self._call_library(self._model, store, part, **self._keep_last())
+            return cast(Tensor, output.logits[0, -1, : self._vocab].float())
 
     def read_together(
         self, prompts: Sequence[Sequence[int]], work: PassWork | None = None
@@ -271,6 +296,7 @@ class TransformersBackend:
 
         A padded position comes after all real ones of its row, so none of them looks at it.
         """
+        self._check_ids(prompts)
         lengths = [len(prompt) for prompt in prompts]
         lasts = sorted({length - 1 for length in lengths})
         padded = Layout(pad(prompts, max(lengths)), lasts, [lasts.index(length - 1) for length in lengths])
@@ -299,6 +325,7 @@ class TransformersBackend:
         return found
 
     def _read_ends(self, prompts: Sequence[Sequence[int]], work: PassWork | None) -> Tensor:
+        self._check_ids(prompts)
         layout = lay_out(prompts)
         if work is not None:
             (prompt,) = prompts
@@ -314,10 +341,11 @@ class TransformersBackend:
         output = self._model(input_ids=ids, **self._slab_arguments(slab, slab.begin(layout.width)), **keep)
         places = layout.ends if self._keep else [len(prompt) - 1 for prompt in prompts]
         rows = torch.arange(len(prompts), device=self.device)
-        return slab, cast(Tensor, output.logits[rows, on_device(places, self.device)].float())
+        return slab, cast(Tensor, output.logits[rows, on_device(places, self.device), : self._vocab].float())
 
     def extend_all(self, store: KVStore, token_ids: Sequence[int], work: PassWork | None = None) -> Tensor:
         """As :meth:`extend`, with the logits after each of the tokens: float32 ``[tokens, vocab]``."""
+        self._check_ids([token_ids])
         with torch.inference_mode(), self._guarded(len(token_ids), 1), self._hooks.working(work):
             ids = torch.tensor([list(token_ids)], device=self.device)
             if isinstance(store, KVSlab):
@@ -326,12 +354,13 @@ class TransformersBackend:
                 store.commit()
             else:
                 assert isinstance(store, LibraryStore)
-                output = self._model(input_ids=ids, use_cache=True, **{self._cache_name: store.cache})
-                store.lengths[0] += len(token_ids)
-            return cast(Tensor, output.logits[0].float())
+                parts = [self._call_library(self._model, store, part) for part in self._parts(store, token_ids)]
+                return torch.cat([part.logits[0, :, : self._vocab].float() for part in parts])
+            return cast(Tensor, output.logits[0, :, : self._vocab].float())
 
     def hidden(self, store: KVStore, token_ids: Sequence[int]) -> Tensor:
         """Feed tokens to the one row of ``store``; their states after the final norm, float32 ``[tokens, d_model]``."""
+        self._check_ids([token_ids])
         with torch.inference_mode(), self._guarded(len(token_ids), 1), self._hooks.working(None):
             ids = torch.tensor([list(token_ids)], device=self.device)
             decoder = self._decoder()
@@ -341,13 +370,14 @@ class TransformersBackend:
                 store.commit()
             else:
                 assert isinstance(store, LibraryStore)
-                output = decoder(input_ids=ids, use_cache=True, **{self._cache_name: store.cache})
-                store.lengths[0] += len(token_ids)
+                parts = [self._call_library(decoder, store, part) for part in self._parts(store, token_ids)]
+                return torch.cat([part.last_hidden_state[0].float() for part in parts])
             return cast(Tensor, output.last_hidden_state[0].float())
 
     def decode(self, batch: KVStore, token_ids: Sequence[int], work: PassWork | None = None) -> Tensor:
         """Feed one token to each row; float32 logits ``[rows, vocab]``."""
         assert isinstance(batch, KVSlab)
+        self._check_ids([token_ids])
         with torch.inference_mode(), self._guarded(1, len(token_ids)), self._hooks.working(work):
             return self._decode_slab(batch, token_ids)
 
@@ -385,6 +415,20 @@ class TransformersBackend:
         gc.collect()
         release_cached_memory(self.device)
 
+    def _parts(self, store: LibraryStore, token_ids: Sequence[int]) -> Iterator[Sequence[int]]:
+        """What is fed in one call: all, or token by token where the model cannot go on with several."""
+        if self.capabilities.chunks or not store.lengths[0]:
+            yield token_ids
+        else:
+            yield from ([token] for token in token_ids)
+
+    def _call_library(self, module: Any, store: LibraryStore, token_ids: Sequence[int], **more: Any) -> Any:
+        ids = torch.tensor([list(token_ids)], device=self.device)
+        with self._in_modules.of(store):
+            output = module(input_ids=ids, use_cache=True, **{self._cache_name: store.cache}, **more)
+        store.lengths[0] += len(token_ids)
+        return output
+
     def _extend_slab(self, slab: KVSlab, token_ids: Sequence[int]) -> Tensor:
         return self._forward_slab(slab, on_device([list(token_ids)], self.device))[0]
 
@@ -396,7 +440,7 @@ class TransformersBackend:
         step = slab.begin(ids.shape[1])
         output = self._model(input_ids=ids, **self._slab_arguments(slab, step), **self._keep_last())
         slab.commit()
-        return cast(Tensor, output.logits[:, -1].float())
+        return cast(Tensor, output.logits[:, -1, : self._vocab].float())
 
     def _slab_arguments(self, slab: KVSlab, step: Step) -> dict[str, Any]:
         return {
@@ -448,8 +492,11 @@ class _MemoryGuard:
 
 
 def _kv_width(config: Any) -> int:
-    """Values that a token's keys take in one layer."""
-    heads = int(config.num_attention_heads)
+    """Values that a token's keys take in one layer; 0 for a model without attention."""
+    stated = getattr(config, "num_attention_heads", None)
+    if stated is None:
+        return 0
+    heads = int(stated)
     width = int(getattr(config, "head_dim", None) or config.hidden_size // heads)
     return int(getattr(config, "num_key_value_heads", None) or heads) * width
 
@@ -479,6 +526,28 @@ def _refuse_gaps(folder: Path, found: Mapping[str, Any]) -> None:
         details={"problems": gaps[:20]},
         remedy="Download the model's weights again; all files of one model must be together.",
     )
+
+
+def refuse_misfits(folder: Path, *, trust_remote_code: bool = False) -> None:
+    """Raise :class:`CheckpointInvalid` where a load would find tensors missing or in other shapes.
+
+    The library's own load, on the meta device, which has shapes and no values: it knows how stored names are mapped to
+    the model's. What else goes wrong is left to the load itself, which says it.
+    """
+    try:
+        with reporting_bars(lambda _share, _stage: None):
+            _, found = AutoModelForCausalLM.from_pretrained(
+                folder,
+                device_map={"": "meta"},
+                trust_remote_code=trust_remote_code,
+                local_files_only=True,
+                ignore_mismatched_sizes=True,
+                output_loading_info=True,
+            )
+    except Exception:
+        log.info("the load of %s could not be rehearsed", folder, exc_info=True)
+        return
+    _refuse_gaps(folder, found)
 
 
 def checkpoint_dtype(folder: Path) -> torch.dtype:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from engine.config import EngineSettings
+from engine.errors import described
 from engine.monitor.errors import SaeActivationsRefused
 
 FIELD = "return_sae_activations"
@@ -163,9 +164,9 @@ def _read_point(value: object) -> ReadPoint:
 
 def _refused(key: str, value: object, expected: str) -> SaeActivationsRefused:
     param = f"{FIELD}.{key}" if key else FIELD
-    shown = repr(value)
-    shown = shown if len(shown) <= _SHOWN else shown[:_SHOWN] + "…"
-    return SaeActivationsRefused(f"Invalid value for '{param}': {shown}; expected {expected}.", param=param)
+    return SaeActivationsRefused(
+        f"Invalid value for '{param}': expected {expected}; received {described(value)}.", param=param
+    )
 
 
 def _is_whole(value: object) -> bool:

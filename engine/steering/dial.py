@@ -23,7 +23,7 @@ from engine.documents.ranges import (
     cluster_envelope,
     manual_envelope,
 )
-from engine.errors import InvalidParameter
+from engine.errors import InvalidParameter, described
 from engine.steering.errors import SteeringInvalid
 
 _DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
@@ -55,7 +55,9 @@ def parse_dial(value: object, *, param: str = "steering_intensity") -> Dial | No
         number = as_number(float(word)) if _DECIMAL.fullmatch(word) else None
     if number is None or not LEAST_INTENSITY <= number <= GREATEST_INTENSITY:
         raise InvalidParameter(
-            f"Invalid value for '{param}': expected a number from 0 to 2, 'off', 'min' or 'max'.", param=param
+            f"Invalid value for '{param}': expected a number from 0 to 2, 'off', 'min' or 'max'; "
+            f"received {described(value)}.",
+            param=param,
         )
     return number + 0.0  # −0.0 becomes 0.0
 

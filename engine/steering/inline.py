@@ -8,7 +8,7 @@ from typing import Any
 
 from engine.documents.binding import AttachedSae
 from engine.documents.fields import as_number
-from engine.errors import InvalidParameter, SaeNotAttached
+from engine.errors import InvalidParameter, SaeNotAttached, described
 from engine.steering.strengths import SteeredSet
 from engine.steering.targets import listed, pairs, require_indices
 
@@ -56,10 +56,10 @@ def parse_inline(value: object) -> InlineSteering | None:
     body = _object(value, PARAM, _KEYS)
     sae_id = body.get("sae_id")
     if sae_id is not None and (not isinstance(sae_id, str) or not sae_id):
-        raise _invalid("steering.sae_id", "expected the id of an SAE")
+        raise _invalid("steering.sae_id", f"expected the id of an SAE; received {described(sae_id)}")
     features = body.get("features")
     if not isinstance(features, list):
-        raise _invalid("steering.features", "expected a list of {index, strength}")
+        raise _invalid("steering.features", f"expected a list of {{index, strength}}; received {described(features)}")
     if not features and sae_id is not None:
         raise _invalid("steering.sae_id", "an empty list of features is unsteered and names no SAE")
     found: dict[int, float] = {}
@@ -116,16 +116,17 @@ def _feature(value: object, path: str) -> tuple[int, float]:
     body = _object(value, path, _FEATURE_KEYS)
     index = body.get("index")
     if isinstance(index, bool) or not isinstance(index, int) or index < 0:
-        raise _invalid(f"{path}.index", "expected a whole number, 0 or more")
+        raise _invalid(f"{path}.index", f"expected a whole number, 0 or more; received {described(index)}")
     strength = as_number(body.get("strength"))
     if strength is None:
-        raise _invalid(f"{path}.strength", "expected a finite number")
+        raise _invalid(f"{path}.strength", f"expected a finite number; received {described(body.get('strength'))}")
     return index, strength
 
 
 def _object(value: object, path: str, keys: Sequence[str]) -> Mapping[str, Any]:
     if not isinstance(value, dict):
-        raise _invalid(path, f"expected an object with {' and '.join(repr(key) for key in keys)}")
+        expected = " and ".join(repr(key) for key in keys)
+        raise _invalid(path, f"expected an object with {expected}; received {described(value)}")
     for key in value:
         if key not in keys:
             raise _invalid(f"{path}.{key}", f"not a field of {path}, which has {' and '.join(keys)}")

@@ -58,7 +58,8 @@ class ServingProfile:
 class ServingCircuit:
     """A circuit that serves in full: authored strengths by place, intensity, evidence.
 
-    ``rung`` is None when its document could not be read again; ``composed``: it shares a layer.
+    ``rung`` is None when its document could not be read again; ``composed``: it shares a layer;
+    ``only_persistence``: every one of its edges is.
     """
 
     circuit_id: str
@@ -68,6 +69,7 @@ class ServingCircuit:
     rung: int | None
     declared: Range | None = None
     composed: bool = False
+    only_persistence: bool = False
 
     def steered(self, intensity: float | None = None) -> tuple[SteeredSet, ...]:
         """What it comes to at ``intensity``, its own by default; sets that add nothing are left out."""
@@ -155,7 +157,11 @@ def circuit_labels(state: LiveState, intensity: float | None = None) -> list[Cir
     """What the serving circuits are called and come to; ``intensity`` is a request's dial over the only one."""
     return [
         CircuitLabel(
-            one.steered(intensity), one.circuit_id, one.intensity if intensity is None else intensity, one.composed
+            one.steered(intensity),
+            one.circuit_id,
+            one.intensity if intensity is None else intensity,
+            one.composed,
+            one.only_persistence,
         )
         for one in state.circuits
     ]

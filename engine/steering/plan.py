@@ -103,7 +103,9 @@ def build_plan(
     import torch
 
     sums = summed(kept, attachments, stream.device)
-    deltas = {layer: total.to(stream.dtype) for layer, total in sums.items()}
+    cast = {layer: total.to(stream.dtype) for layer, total in sums.items()}
+    # Strengths that cancel out, or are too small for the format, add nothing: that is the empty plan's pass.
+    deltas = {layer: delta for layer, delta in cast.items() if bool((delta != 0).any())}
     for layer, delta in deltas.items():
         if not bool(torch.isfinite(delta).all()):
             raise SteeringInvalid(
@@ -111,6 +113,8 @@ def build_plan(
                 f"({str(stream.dtype).removeprefix('torch.')}).",
                 remedy="Lower the strengths, or load the model with DTYPE=float32.",
             )
+    if not deltas:
+        return SteeringPlan(kept, report=report, rung=rung, version=version)
     here = {layer: delta.detach().to("cpu").contiguous() for layer, delta in deltas.items()}
     digest = plan_digest(
         {layer: _raw(delta) for layer, delta in here.items()},

@@ -12,11 +12,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from engine.saes.attachment import Attachment
-from engine.steering.strengths import SteeredSet
+from engine.steering.strengths import SteeredSet, clamp
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
+
+GENTLE = 0.15
+"""Share of the layer's typical norm at which a feature is first tried: enough to notice, mostly fluent."""
+
+WIDEST = 0.6
+"""Share of the typical norm at which dials end: by then grammar breaks. More can still be typed."""
+
+UNMEASURED_STRENGTH, UNMEASURED_END = 1.0, 50.0
+"""First strength of a feature, and end of its dial, where the layer's typical norm is not known."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +46,23 @@ class Push:
     def share(self) -> float | None:
         """How long the vector is beside the stream it is added to; None where that is not known."""
         return None if self.typical_norm is None else self.length / self.typical_norm
+
+
+def first_strength(row_norm: float, typical_norm: float | None, share: float = GENTLE) -> float:
+    """The strength with which one feature adds ``share`` of the typical norm; the stated one where that is not known.
+
+    ``row_norm``: length of its decoder row. Two decimals, within ±200.
+    """
+    if typical_norm is None or row_norm <= 0:
+        return UNMEASURED_STRENGTH
+    return clamp(round(share * typical_norm / row_norm, 2))
+
+
+def dial_end(row_norm: float | None, typical_norm: float | None) -> float:
+    """The largest strength on a feature's dial, above 0 and at most 200."""
+    if typical_norm is None or not row_norm:
+        return UNMEASURED_END
+    return max(0.01, clamp(round(WIDEST * typical_norm / row_norm, 2)))
 
 
 def told(pushes: Iterable[Push]) -> str:

@@ -33,11 +33,15 @@ class ProfileSource(StrEnum):
 
 @dataclass(frozen=True)
 class CircuitItem:
-    """A circuit that steers; ``composed`` when it shares a layer with another."""
+    """A circuit that steers; ``composed`` when it shares a layer with another.
+
+    ``only_persistence``: every edge of it is; said with its evidence in words, no part of the protocol's text.
+    """
 
     circuit_id: str
     intensity: float
     composed: bool = False
+    only_persistence: bool = False
 
 
 @dataclass(frozen=True)
@@ -85,6 +89,11 @@ class SteeringReport:
         if any(item.steered.is_empty for item in self.items):
             raise ValueError("a set that adds nothing is not reported")
 
+    @property
+    def only_persistence(self) -> bool:
+        """Whether circuits steer and all edges of all of them are persistence."""
+        return bool(self.circuits) and all(circuit.only_persistence for circuit in self.circuits)
+
     def text(self) -> str:
         """The header's value, and the final stream chunk's."""
         return ", ".join(_member(kind, parameters) for kind, parameters, _ in self._members())
@@ -92,10 +101,13 @@ class SteeringReport:
     def as_dict(self) -> dict[str, Any]:
         """The same as plain values, with the strengths, for the window: ``{text, changed, items: [{kind, …}]}``."""
         found = []
+        persistent = {circuit.circuit_id for circuit in self.circuits if circuit.only_persistence}
         for kind, parameters, steered in self._members():
             plain: dict[str, Any] = {"kind": kind}
             plain |= {key: value.text if isinstance(value, _Token) else value for key, value in parameters}
             plain.pop("changed", None)
+            if plain.get("id") in persistent:
+                plain["only_persistence"] = True
             if steered is not None:
                 plain["strengths"] = {str(index): value for index, value in steered.strengths}
             found.append(plain)
@@ -148,6 +160,7 @@ class CircuitLabel:
     circuit_id: str
     intensity: float
     composed: bool = False
+    only_persistence: bool = False
 
 
 def describe(
@@ -187,7 +200,7 @@ def describe(
             items.append(ManualItem(steered))
     return SteeringReport(
         circuits=tuple(
-            CircuitItem(label.circuit_id, label.intensity, label.composed)
+            CircuitItem(label.circuit_id, label.intensity, label.composed, label.only_persistence)
             for label in whole
             if label.circuit_id in served
         ),

@@ -10,7 +10,7 @@ import copy
 from typing import Any
 
 from engine.documents.circuit import CircuitDocument
-from engine.documents.evidence import rung_language
+from engine.documents.evidence import evidence_words, rung_language
 from engine.documents.verdicts import CircuitVerdict
 from engine.library.names import CLUSTER_NAME_LIMIT, LONGEST_SUFFIX
 
@@ -95,7 +95,7 @@ def _note(document: CircuitDocument, layer: int) -> str:
     rung = document.rung
     tail = (
         f": layer {layer} of a circuit over layers {layers}. The whole circuit's evidence is at rung {rung} "
-        f"({rung_language(rung)}); this part was not tested by itself."
+        f"({evidence_words(rung, document.only_persistence)}); this part was not tested by itself."
     )
     head = f"Partial slice of '{document.definition.name}'"
     return head[: _NOTE_LIMIT - len(tail)] + tail

@@ -17,6 +17,7 @@ ln -s ../../opt/millm-desktop/millm-desktop "$root/usr/bin/millm-desktop"
 install -m 644 "$here/millm-desktop.desktop" "$root/usr/share/applications/"
 install -m 644 "$here/millm-desktop.xml" "$root/usr/share/mime/packages/"
 install -m 644 LICENSE "$root/usr/share/doc/millm-desktop/copyright"
+install -m 644 "$out/THIRD-PARTY-NOTICES.txt" "$root/usr/share/doc/millm-desktop/"
 for size in 16 24 32 48 64 128 256 512; do
     install -D -m 644 "$out/icons/millm-desktop-$size.png" \
         "$root/usr/share/icons/hicolor/${size}x$size/apps/millm-desktop.png"

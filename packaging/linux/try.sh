@@ -60,6 +60,8 @@ say "installed: $(dpkg-query -W -f='${Package} ${Version}, ${Installed-Size} KB'
 for file in /usr/bin/millm-desktop /usr/share/applications/millm-desktop.desktop /usr/share/mime/packages/millm-desktop.xml; do
     test -e "$file"
 done
+grep -q "GNU LESSER GENERAL PUBLIC LICENSE" /usr/share/doc/millm-desktop/THIRD-PARTY-NOTICES.txt
+say "the notices of others: $(grep -c '^    licence:' /usr/share/doc/millm-desktop/THIRD-PARTY-NOTICES.txt) works"
 
 # The demo comes out of the package: nothing is fetched, nor could be.
 started=$(date +%s%N)

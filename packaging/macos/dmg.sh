@@ -21,6 +21,7 @@ fi
 stage="$(mktemp -d)"
 cp -R "$app" "$stage/"
 ln -s /Applications "$stage/Applications"
+cp LICENSE "$out/THIRD-PARTY-NOTICES.txt" "$stage/"
 rm -f "$image"
 hdiutil create -volname "miLLM Desktop" -srcfolder "$stage" -ov -format ULFO "$image"
 rm -rf "$stage"

@@ -32,6 +32,8 @@ SignedUninstaller=yes
 
 [Files]
 Source: "..\out\dist\millm-desktop\*"; DestDir: "{app}"; Flags: recursesubdirs ignoreversion
+Source: "..\..\LICENSE"; DestDir: "{app}"; Flags: ignoreversion
+Source: "..\out\THIRD-PARTY-NOTICES.txt"; DestDir: "{app}"; Flags: ignoreversion
 
 [Icons]
 Name: "{group}\miLLM Desktop"; Filename: "{app}\millm-desktop.exe"

@@ -158,11 +158,17 @@ async def components(context: ServerContext) -> list[Component]:
     """The parts of the program and how they are."""
     began = time.monotonic()
     try:
+        lost = await context.quick(context.engine.library.trouble)
+        if lost is not None:
+            raise lost
         await context.quick(context.engine.library.models.last_used)
     except LibraryUnusable as error:
         library = _component("library", "unhealthy", error.one_line())
     else:
-        library = _component("library", "healthy", "The library can be read.")
+        refused = context.engine.library.refused
+        library = _component("library", "healthy", "The library can be read and written.")
+        if refused is not None:
+            library = _component("library", "degraded", f"The last change could not be kept. {refused}")
     library["latency_ms"] = (time.monotonic() - began) * 1000
     return [_model(context), _queue(context), library]
 

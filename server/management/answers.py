@@ -133,7 +133,12 @@ class DialledClusterAnswer(TypedDict):
 
 
 class CircuitAnswer(TypedDict):
-    """A circuit. ``steering``: whether it adds anything now; null where that was not looked at."""
+    """A circuit. ``steering``: whether it adds anything now; null where that was not looked at.
+
+    ``only_persistence``: every edge is a direction that the residual stream carries on, nothing computed; it is to be
+    said beside the phrase of the rung. ``rung_next_step`` is done outside this program, with the tool that made the
+    document.
+    """
 
     id: str
     name: str
@@ -141,6 +146,7 @@ class CircuitAnswer(TypedDict):
     rung: int
     rung_language: str
     rung_next_step: str | None
+    only_persistence: bool
     validated: bool
     edge_count: int
     layers: list[int]

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -22,7 +22,7 @@ from engine.errors import InvalidParameter
 from engine.events import Event
 from server import sse
 from server.context import ServerContext
-from server.errors import ServerStopping
+from server.errors import ServerStopping, TooManyEventSockets
 from server.exchanges import current_exchange
 from server.management.envelope import wire
 from server.management.machine_feed import MachineFeed
@@ -77,15 +77,38 @@ class Outbox:
         return events, dropped
 
 
-def messages(events: Sequence[Event], dropped: int) -> Iterator[str]:
-    """Events as they travel, behind a note about those that were dropped before them."""
-    if dropped:
-        yield _message(DROPPED, {"count": dropped})
-    for event in events:
+class Messages:
+    """Events as they travel, each written as JSON once for all its readers. Lives on the server's loop.
+
+    Only the newest are remembered: a reader that lags further behind has its own written anew.
+    """
+
+    def __init__(self, limit: int = MAX_WAITING) -> None:
+        self._limit = limit
+        # An event is kept with its text, so that no other one can have its identity meanwhile.
+        self._texts: OrderedDict[int, tuple[Event, str | None]] = OrderedDict()
+
+    def of(self, events: Sequence[Event], dropped: int) -> Iterator[str]:
+        """``events``, behind a note about those that were dropped before them."""
+        if dropped:
+            yield _message(DROPPED, {"count": dropped})
+        for event in events:
+            if (text := self._text(event)) is not None:
+                yield text
+
+    def _text(self, event: Event) -> str | None:
+        known = self._texts.get(id(event))
+        if known is not None:
+            return known[1]
+        text = None
         try:
-            yield _message(event.name, wire(event.data()))
+            text = _message(event.name, wire(event.data()))
         except (TypeError, ValueError):
             log.exception("the event %s has data that JSON cannot hold", event.name)
+        self._texts[id(event)] = (event, text)
+        if len(self._texts) > self._limit:
+            self._texts.popitem(last=False)
+        return text
 
 
 def _message(name: str, data: dict[str, Any]) -> str:
@@ -95,10 +118,26 @@ def _message(name: str, data: dict[str, Any]) -> str:
 def register(app: Quart, context: ServerContext) -> None:
     """Add the socket to ``app``."""
     feed = MachineFeed(context)
+    shared = Messages()
+    limit = context.settings.MAX_EVENT_SOCKETS
+    listening = 0
+
+    def leave() -> None:
+        nonlocal listening
+        listening -= 1
 
     @app.websocket(PATH)
     async def events() -> None:
+        nonlocal listening
         exchange = current_exchange()
+        if listening >= limit:
+            raise TooManyEventSockets(
+                f"{limit} clients listen to the events already.",
+                details={"max_event_sockets": limit},
+                remedy="Close one, or raise MAX_EVENT_SOCKETS.",
+            )
+        listening += 1
+        exchange.on_close(leave)
         outbox = Outbox(asyncio.get_running_loop())
         # Before the client hears that it is connected, so that nothing that happens from then on is missed.
         subscription = context.engine.events.subscribe(outbox.put)
@@ -109,7 +148,7 @@ def register(app: Quart, context: ServerContext) -> None:
         reading = asyncio.ensure_future(_discard_messages())
         try:
             while True:
-                for message in messages(*await exchange.wait_for(outbox.take())):
+                for message in shared.of(*await exchange.wait_for(outbox.take())):
                     await websocket.send(message)
         except ServerStopping as error:
             await websocket.close(GOING_AWAY, error.message)

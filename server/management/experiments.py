@@ -15,6 +15,7 @@ from server.context import ServerContext
 from server.management import looking_answers as answers
 from server.management.envelope import success
 from server.management.validation import Body, NoQuery, Query, read_json, read_query
+from server.openai.validators import Seed
 from server.openapi.describe import describe
 
 MOST_TITLE = 200
@@ -55,8 +56,8 @@ class KeptSettings(KeptPart):
 
     temperature: float | None = None
     max_tokens: Annotated[int, Field(ge=1)] | None = None
-    seed: Annotated[int, Field(ge=0)] | None = None
-    noise_seed: Annotated[int, Field(ge=0)] | None = None
+    seed: Seed = None
+    noise_seed: Seed = None
     system_prompt: LongText = ""
     earlier_turns: Annotated[list[KeptTurn], Field(default_factory=list, max_length=MOST_TURNS)]
 
@@ -69,12 +70,33 @@ class KeptSteering(KeptPart):
     strengths: Annotated[dict[FeatureKey, float], Field(max_length=MOST_STRENGTHS)] | None = None
 
 
+class KeptStep(KeptPart):
+    """A steering of an answer that was turned while it was written, and the token it began at (0: the prompt)."""
+
+    token: Annotated[int, Field(ge=0)]
+    text: Annotated[str, Field(max_length=MOST_TEXT)] = ""
+    items: Annotated[list[KeptSteering], Field(max_length=MOST_ITEMS)]
+
+
 class KeptReport(KeptPart):
     """The steering report of the steered answer."""
 
     text: Annotated[str, Field(max_length=MOST_TEXT)] = ""
     changed: bool = False
     items: Annotated[list[KeptSteering], Field(default_factory=list, max_length=MOST_ITEMS)]
+    path: Annotated[list[KeptStep], Field(max_length=MOST_TURNS)] | None = None
+    path_left_out: Annotated[int, Field(ge=0)] | None = None
+
+    @property
+    def turned(self) -> bool:
+        """Whether the answer was written under more than one steering."""
+        return self.changed or (self.path is not None and len(self.path) > 1)
+
+    @property
+    def by_circuit(self) -> bool:
+        """Whether a circuit steered any part of it."""
+        items = [*self.items, *(item for step in self.path or () for item in step.items)]
+        return any(each.kind == "circuit" for each in items)
 
 
 class KeptEvidence(Body):
@@ -124,12 +146,13 @@ class ExperimentBody(Body):
     def _check_content(self) -> ExperimentBody:
         if self.kind == KIND and self.content:
             raise ValueError("a comparison has no content beside its fields")
+        if self.evidence.rung is not None and self.steering.turned:
+            raise ValueError("an answer whose steering changed while it was written claims no rung")
         return self
 
     def new(self) -> NewExperiment:
         """As the library takes it."""
         steering = self.steering.model_dump(exclude_unset=True)
-        by_circuit = any(each.kind == "circuit" for each in self.steering.items)
         return NewExperiment(
             self.title,
             self.model,
@@ -138,7 +161,7 @@ class ExperimentBody(Body):
             self.steered,
             self.settings.model_dump(exclude_unset=True),
             steering,
-            self.evidence.kept(by_circuit),
+            self.evidence.kept(self.steering.by_circuit),
             self.versions,
             self.plain_details,
             self.steered_details,
@@ -207,7 +230,7 @@ def register(app: Quart, context: ServerContext) -> None:
 
     @app.get("/api/experiments/<int:experiment_id>/export")
     @describe(
-        "A record as Markdown, as JSON, bare, or a sweep as CSV.",
+        "A record as Markdown, as JSON, bare, or a sweep or contrast as CSV.",
         query=_ExportQuery,
         answer=dict[str, Any],
         also_as=("text/markdown", "text/csv"),

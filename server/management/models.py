@@ -8,10 +8,12 @@ from typing import Annotated, Literal, TypedDict
 from pydantic import Field, StrictInt, StrictStr, model_validator
 from quart import Quart, Response
 
+from engine.actions.disk_use import DiskUse
 from engine.actions.downloading.models import DownloadRequest
 from engine.actions.downloading.preview import ModelPreview
-from engine.actions.models import DiskUse, ModelView
+from engine.actions.models import ModelView
 from engine.errors import InvalidParameter, ModelNotFound
+from engine.library.repositories import is_storable
 from engine.models.checkpoint import refuse_system_folder
 from engine.models.hub import MAIN, MAX_REPO_ID, MAX_REVISION, is_plain_path
 from engine.models.names import MAX_CUSTOM_NAME
@@ -245,6 +247,10 @@ def _usable_path(text: str) -> Path:
     """Refused before anything of the path is looked at, as a mistake in the request."""
     if "\0" in text:
         raise InvalidParameter("The path holds a zero byte.", param="local_path")
+    if not is_storable(text):
+        raise InvalidParameter(
+            "The path holds characters that are no text.", param="local_path", remedy="Rename the folder."
+        )
     path = Path(text)
     if not path.is_absolute():
         raise InvalidParameter(

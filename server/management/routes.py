@@ -10,6 +10,7 @@ from server.management import (
     clusters,
     events,
     experiments,
+    hub,
     models,
     monitoring,
     profiles,
@@ -25,6 +26,7 @@ def register(app: Quart, context: ServerContext) -> None:
     events.register(app, context)
     monitoring.register(app, context)
     models.register(app, context)
+    hub.register(app, context)
     sae_downloads.register(app, context)
     reading.register(app, context)
     saes.register(app, context)

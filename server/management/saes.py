@@ -19,7 +19,7 @@ from engine.actions.saes.views import (
     FirstAttachmentView,
     SteeringView,
 )
-from engine.errors import InvalidParameter
+from engine.errors import InvalidParameter, described
 from engine.library.records import AttachSetRecord, SaeRecord
 from server.context import ServerContext
 from server.management import answers, monitoring
@@ -450,4 +450,6 @@ def _feature(text: str) -> int:
     """A feature index in an address."""
     if text.isascii() and text.isdigit() and len(text) <= len(str(MAX_INDEX)) and int(text) <= MAX_INDEX:
         return int(text)
-    raise InvalidParameter("A feature index is a whole number from 0.", param="feature_idx")
+    raise InvalidParameter(
+        f"A feature index is a whole number from 0; received {described(text)}.", param="feature_idx"
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -22,13 +23,13 @@ from engine.actions.sweeping.settings import (
 )
 from engine.documents.ranges import GREATEST_INTENSITY, LEAST_INTENSITY
 from engine.errors import InvalidParameter
-from engine.generation.request import MAX_SEED
 from engine.library.records import ExperimentRecord
 from server.context import ServerContext, version
 from server.errors import api_envelope
 from server.management import looking_answers as answers
 from server.management.envelope import success, wire
 from server.management.validation import Body, NoQuery, Query, read_json, read_nothing, read_query
+from server.openai.validators import Seed
 from server.openapi.describe import Text, describe
 
 PROGRAM = "miLLM Desktop"
@@ -58,7 +59,8 @@ class SweepBody(Body):
     top_p: Annotated[float, Field(ge=0, le=1)] = 1.0
     repetition_penalty: Annotated[float, Field(gt=0, le=2)] = 1.0
     # Each prompt draws the noise of the seed behind the one before it.
-    seed: Annotated[int, Field(ge=0, le=MAX_SEED - MOST_PROMPTS)] = 0
+    # Without one they draw by chance, and the sweep says by which.
+    seed: Seed = 0
     topic: Annotated[list[str], Field(max_length=MOST_WORDS)] | None = None
     system: str = ""
 
@@ -72,7 +74,7 @@ class SweepBody(Body):
             self.temperature,
             self.top_p,
             self.repetition_penalty,
-            self.seed,
+            secrets.randbits(32) if self.seed is None else self.seed,
             topic,
             self.system,
         )
@@ -132,7 +134,7 @@ def register(app: Quart, context: ServerContext) -> None:
 
     @app.get("/api/sweeps/<sweep_id>/export")
     @describe(
-        "A sweep as a file, with what it ran on: CSV, or Markdown.",
+        "A sweep as a file: CSV with a row for each answer, or Markdown with what it ran on.",
         query=_ExportQuery,
         answer=Text("text/csv"),
         also_as=("text/markdown",),

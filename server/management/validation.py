@@ -13,7 +13,7 @@ from quart import request
 
 from engine.documents.loading import check_size
 from engine.errors import InvalidParameter
-from server.body import invalid_parameter, parse_object, read_body, refuse_non_json_numbers, validate
+from server.body import LARGE_BODY_BYTES, invalid_parameter, parse_object, read_body, refuse_non_json_numbers, validate
 from server.context import ServerContext
 
 M = TypeVar("M", bound=BaseModel)
@@ -67,9 +67,13 @@ async def read_json(context: ServerContext, schema: type[M], *, optional: bool =
     raw = await read_body(request, context.settings.MAX_BODY_BYTES)
     if optional and not raw.strip():
         return validate(schema, {})
-    parsed = validate(schema, parse_object(raw))
-    refuse_non_json_numbers(raw)
-    return parsed
+
+    def read() -> M:
+        parsed = validate(schema, parse_object(raw))
+        refuse_non_json_numbers(raw)
+        return parsed
+
+    return await context.prepare(read) if len(raw) > LARGE_BODY_BYTES else read()
 
 
 async def read_document(context: ServerContext) -> bytes:

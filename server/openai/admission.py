@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from quart import request
 
-from engine.errors import FieldNotHonoured, InvalidParameter, MillmError, ModelNotLoaded
+from engine.errors import FieldNotHonoured, InvalidParameter, MillmError, ModelNotLoaded, described
 from engine.generation.lane import PreparedRequest
 from engine.generation.request import Usage
 from engine.library.records import ModelRecord
@@ -100,7 +100,8 @@ def _refuse_later_headers() -> None:
         word = policy.strip().lower()
         if word not in ("auto", "refuse"):
             raise InvalidParameter(
-                f"Invalid value for '{headers.LOAD_POLICY}'; expected auto or refuse.", param=headers.LOAD_POLICY
+                f"Invalid value for '{headers.LOAD_POLICY}': expected auto or refuse; received {described(policy)}.",
+                param=headers.LOAD_POLICY,
             )
         if word == "refuse":
             raise FieldNotHonoured(

@@ -107,7 +107,7 @@ class ChatChunkChoice(TypedDict):
 
 
 class ChatChunk(TypedDict):
-    """One event of a streamed answer; the last one carries the steering report."""
+    """One event of a streamed answer; the last one with a choice carries the steering report."""
 
     id: str
     object: Literal["chat.completion.chunk"]

@@ -11,7 +11,7 @@ from quart import Response, request
 
 from engine.generation.embeddings import Embedded, EmbeddingRequest, Pooling, PreparedEmbeddings
 from server import sse
-from server.body import parse_object, read_body, refuse_non_json_numbers, validate
+from server.body import LARGE_BODY_BYTES, parse_object, read_body, refuse_non_json_numbers, validate
 from server.context import ServerContext
 from server.fields import Endpoint
 from server.openai.admission import apply_policy, common_headers, on_resident, result_of
@@ -81,12 +81,21 @@ def parse(body: dict[str, Any]) -> ParsedEmbeddings:
     return ParsedEmbeddings(asked, read.encoding_format == "base64")
 
 
-async def answer(context: ServerContext) -> Response:
-    """Answer the current request."""
-    raw = await read_body(request, context.settings.MAX_BODY_BYTES)
+def _read(raw: bytes) -> tuple[dict[str, Any], ParsedEmbeddings]:
+    """The body as an object and as what it asks for."""
     body = parse_object(raw)
     parsed = parse(body)
     refuse_non_json_numbers(raw)
+    return body, parsed
+
+
+async def answer(context: ServerContext) -> Response:
+    """Answer the current request."""
+    raw = await read_body(request, context.settings.MAX_BODY_BYTES)
+    if len(raw) > LARGE_BODY_BYTES:
+        body, parsed = await context.prepare(lambda: _read(raw))
+    else:
+        body, parsed = _read(raw)
     record = await context.quick(lambda: context.engine.shelf.resolve(parsed.request.model))
     declared = frozenset(EmbeddingsBody.model_fields)
     unused = apply_policy(context, Endpoint.EMBEDDINGS, body, declared, (), record)
@@ -95,7 +104,7 @@ async def answer(context: ServerContext) -> Response:
     wanted = replace(parsed.request, model=record.name)
 
     async def prepare() -> PreparedEmbeddings:
-        return await context.quick(lambda: service.prepare_embeddings(wanted))
+        return await context.prepare(lambda: service.prepare_embeddings(wanted))
 
     prepared = await on_resident(context, record.name, prepare)
     embedded = await result_of(service.embed(prepared))

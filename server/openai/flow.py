@@ -30,7 +30,7 @@ from engine.generation.response_format import ResponseFormat
 from engine.generation.service import PreparedRequest
 from engine.generation.text.reasoning import Piece, ReasoningSplitter, prompt_opens_reasoning
 from server import headers, sse
-from server.body import parse_object, read_body, refuse_non_json_numbers
+from server.body import LARGE_BODY_BYTES, parse_object, read_body, refuse_non_json_numbers
 from server.context import ServerContext
 from server.errors import GENERIC_MESSAGE, stream_error_event
 from server.exchanges import current_exchange
@@ -54,10 +54,6 @@ GENERATION = "generation"
 """The mode of an answer that is written; see ``scoring`` for the other."""
 
 
-LARGE_BODY_BYTES = 256 * 1024
-"""A body from which on it is read off the loop."""
-
-
 def _read(dialect: Dialect, raw: bytes) -> tuple[dict[str, Any], Parsed]:
     """The body as an object and as what it asks for."""
     body = parse_object(raw)
@@ -71,7 +67,7 @@ async def answer(context: ServerContext, dialect: Dialect) -> Response:
     raw = await read_body(request, context.settings.MAX_BODY_BYTES)
     if len(raw) > LARGE_BODY_BYTES:
         # Megabytes of JSON take seconds to check, and every other stream would stand still meanwhile.
-        body, parsed = await context.quick(lambda: _read(dialect, raw))
+        body, parsed = await context.prepare(lambda: _read(dialect, raw))
     else:
         body, parsed = _read(dialect, raw)
     record = await context.quick(lambda: context.engine.shelf.resolve(parsed.generation.model))
@@ -84,7 +80,7 @@ async def answer(context: ServerContext, dialect: Dialect) -> Response:
     unused = with_unread_variables(unused, body, prepared)
     running = Running(context.engine.generation, prepared, current_exchange())
     started = await running.started()
-    head = _Head(dialect, parsed, prepared, started.backend)
+    head = _Head(dialect, parsed, prepared, started.backend, context.settings.REPORT_CHUNKS == "separate")
     out_headers = _headers(context, head, unused)
     if parsed.stream:
         first = {**out_headers, **headers.steering_headers(prepared, started.rung), **sse.HEADERS}
@@ -108,12 +104,17 @@ async def answer(context: ServerContext, dialect: Dialect) -> Response:
 
 @dataclass(frozen=True)
 class _Head:
-    """What every part of one answer shares."""
+    """What every part of one answer shares.
+
+    Attributes:
+        separate_reports: A stream's reports come in chunks of their own, not on the last chunk that has a choice.
+    """
 
     dialect: Dialect
     parsed: Parsed
     prepared: PreparedRequest
     backend: str
+    separate_reports: bool
     id: str = field(init=False)
     created: int = field(default_factory=lambda: int(time.time()))
 
@@ -164,7 +165,7 @@ async def _prepare(context: ServerContext, generation: GenerationRequest) -> Pre
     async def prepare() -> PreparedRequest:
         if generation.response_format is not None:
             await _compile(context, generation.model, generation.response_format)
-        return await context.quick(lambda: service.prepare(generation))
+        return await context.prepare(lambda: service.prepare(generation))
 
     return await on_resident(context, generation.model, prepare)
 
@@ -195,7 +196,7 @@ async def _compile(context: ServerContext, model: str, asked: ResponseFormat) ->
 def _headers(context: ServerContext, head: _Head, unused: tuple[str, ...]) -> dict[str, str]:
     """Headers known before the first byte."""
     asked = head.prepared.request
-    out = common_headers(context, head.backend, GENERATION, unused, head.prepared.notes)
+    out = common_headers(context, head.backend, GENERATION, unused, (*head.parsed.notes, *head.prepared.notes))
     if asked.sampling.seed is not None:
         # Each row draws from its own place in the batch, so the same bytes come back for the same rows in their order.
         scope = "request" if asked.conversations == 1 else "batch-shape"
@@ -287,9 +288,11 @@ async def _stream(head: _Head, running: Running) -> AsyncIterator[bytes]:
 
 
 async def _frames(head: _Head, running: Running) -> AsyncIterator[bytes]:
-    """Opening, pieces, closings, usage, activations and the steering report, in the contract's order.
+    """Opening, pieces, closings, reports and usage, in the contract's order.
 
-    A delta that shows nothing gives an empty frame, so that frames held back before it are sent all the same.
+    The reports (activations, then what steered) ride on the last closing: clients take every chunk to have a choice,
+    but for the one with the usage they asked for. A delta that shows nothing gives an empty frame, so that frames held
+    back before it are sent all the same.
     """
     for index in range(head.choices):
         if (opening := head.dialect.opening(index)) is not None:
@@ -312,18 +315,23 @@ async def _frames(head: _Head, running: Running) -> AsyncIterator[bytes]:
             if open_choices:
                 yield head.chunk(head.dialect.closing(delta.index, delta.reason.value))
             else:
-                # Usage rides on the last closing chunk and comes with the next delta.
+                # Usage and reports ride on the last closing chunk and come with the next delta.
                 last = delta
                 yield b""
     include = head.parsed.include_usage
+    reports: dict[str, Any] = {}
+    if delta.activations is not None:
+        reports["millm"] = millm_json(delta.activations)
+    reports["millm_steering"] = delta.steering.text()
     if last is not None:
         closing = head.dialect.closing(last.index, last.reason.value)
-        yield head.chunk(closing, delta.usage if include is None else None)
+        riding = {} if head.separate_reports else reports
+        yield head.chunk(closing, delta.usage if include is None else None, **riding)
     if include:
         yield head.chunk(None, delta.usage)
-    if delta.activations is not None:
-        yield head.chunk(None, millm=millm_json(delta.activations))
-    yield head.chunk(None, millm_steering=delta.steering.text())
+    if head.separate_reports:
+        for name, report in reports.items():
+            yield head.chunk(None, **{name: report})
 
 
 def _pieces(head: _Head, delta: TextDelta, pieces: list[Piece], written: int) -> bytes:

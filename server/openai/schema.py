@@ -20,6 +20,7 @@ from engine.steering.request import SteeringRequest
 from server import fields
 from server.body import validate
 from server.openai.validators import (
+    NO_LIMIT,
     ActivationsObject,
     CompletionLogprobs,
     Content,
@@ -29,11 +30,14 @@ from server.openai.validators import (
     Number,
     Prompt,
     ResponseFormatBlock,
+    Seed,
     SteeringObject,
     Stop,
     StreamOptions,
     TemplateKwargs,
+    TokenCap,
     TokenIds,
+    TopK,
 )
 
 _ROLES = {"developer": "system", "function": "tool"}
@@ -64,6 +68,7 @@ class Parsed:
         continuous_usage: Each chunk of text says what was used so far.
         tokens_as_ids: Logprobs name tokens as ``token_id:N``.
         unused: Declared fields that this very request has no use for.
+        notes: What was read in another way than it was sent.
     """
 
     generation: GenerationRequest
@@ -74,6 +79,7 @@ class Parsed:
     unused: tuple[str, ...]
     scoring: ScoringRequest | None = None
     response_format: ResponseFormatBlock | None = None
+    notes: tuple[str, ...] = ()
 
     def constrained(self) -> GenerationRequest:
         """The request with the form it asks for. Checking a large schema takes a while, so not on the loop.
@@ -105,7 +111,7 @@ class GenerationBody(BaseModel):
     stream_options: StreamOptions | None = None
     temperature: Number | None = Field(None, ge=0, le=2)
     top_p: Number | None = Field(None, ge=0, le=1)
-    top_k: Integer | None = Field(None, ge=0)
+    top_k: TopK = None
     min_p: Number | None = Field(None, ge=0, le=1)
     frequency_penalty: Number | None = Field(None, ge=-2, le=2)
     presence_penalty: Number | None = Field(None, ge=-2, le=2)
@@ -113,12 +119,12 @@ class GenerationBody(BaseModel):
     repeat_penalty: Number | None = Field(None, gt=0, le=2)
     n: Integer | None = Field(None, ge=1, le=128)
     best_of: Integer | None = Field(None, ge=1, le=20)
-    max_tokens: Integer | None = Field(None, ge=1)
-    max_completion_tokens: Integer | None = Field(None, ge=1)
+    max_tokens: TokenCap = None
+    max_completion_tokens: TokenCap = None
     min_tokens: Integer | None = Field(None, ge=0)
     ignore_eos: bool | None = None
     stop: Stop = ()
-    seed: Integer | None = Field(None, ge=0, le=4294967295)
+    seed: Seed = None
     logit_bias: LogitBias = Field(default_factory=dict)
     allowed_token_ids: TokenIds | None = None
     return_tokens_as_token_ids: bool | None = None
@@ -137,7 +143,7 @@ class GenerationBody(BaseModel):
         return Sampling(
             temperature=_default(self.temperature, 1.0),
             top_p=_default(self.top_p, 1.0),
-            top_k=self.top_k or 0,
+            top_k=max(self.top_k or 0, 0),
             min_p=self.min_p or 0.0,
             repetition_penalty=_default(penalty, 1.0),
             frequency_penalty=self.frequency_penalty or 0.0,
@@ -166,13 +172,15 @@ class GenerationBody(BaseModel):
         if self.return_tokens_as_token_ids and logprobs is None:
             unused.append("return_tokens_as_token_ids")
         scoring = self._scoring(given, logprobs, unused)
+        cap = _one_of(self, "max_tokens", "max_completion_tokens")
         generation = GenerationRequest(
             model=self.model,
             input=given[0] if isinstance(given, tuple) and len(given) == 1 else given,
             sampling=self.sampling(),
             n=_default(self.n, 1),
             best_of=self.best_of,
-            max_tokens=_one_of(self, "max_tokens", "max_completion_tokens"),
+            max_tokens=None if cap == NO_LIMIT else cap,
+            unlimited=cap == NO_LIMIT,
             stop=self.stop,
             logprobs=logprobs,
             steering=self.steered(),
@@ -186,6 +194,11 @@ class GenerationBody(BaseModel):
             tokens_as_ids=bool(self.return_tokens_as_token_ids),
             unused=tuple(unused),
             scoring=scoring,
+            notes=tuple(
+                f"{name} -1 is taken as no limit"
+                for name in ("max_tokens", "max_completion_tokens", "top_k")
+                if getattr(self, name) == NO_LIMIT
+            ),
         )
 
     def _scoring(
@@ -208,6 +221,7 @@ class GenerationBody(BaseModel):
             allowed_token_ids=None if self.allowed_token_ids is None else tuple(self.allowed_token_ids),
             logprobs=logprobs,
             temperature=_default(self.temperature, 1.0),
+            logit_bias=self.logit_bias,
             activations=self.activations(),
         )
 

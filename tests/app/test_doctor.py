@@ -7,8 +7,13 @@ import socket
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
+from app import doctor
 from app.instance import Instance
+from app.options import Options
 from app.paths import Paths
+from engine.models.unused_gpus import Seen
 from tests.app.processes import app
 
 
@@ -73,3 +78,13 @@ def test_crash_reports_are_counted(tmp_path: Path) -> None:
         (tmp_path / "logs" / f"crash-202603{day}-120000-7-1.txt").write_text("", encoding="utf-8")
     ended = app("doctor", "--data-dir", str(tmp_path), "--port", "0")
     assert f"Crash reports:       2, the newest {tmp_path / 'logs' / 'crash-20260302-120000-7-1.txt'}" in ended.stdout
+
+
+def test_a_card_that_lies_idle_is_told_with_the_way_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = Seen(("NVIDIA H200",), "2.13.0+cpu", None, False, False)
+    monkeypatch.setattr(doctor, "look", lambda: seen)
+    told = [each for each in doctor.examine(Options(data_dir=str(tmp_path))) if each.topic == "Graphics card"]
+    assert len(told) == 1 and not told[0].bad
+    assert "NVIDIA H200" in told[0].text and "TORCH_INDEX_URL" in told[0].text
+    monkeypatch.setattr(doctor, "look", Seen)
+    assert not [each for each in doctor.examine(Options(data_dir=str(tmp_path))) if each.topic == "Graphics card"]

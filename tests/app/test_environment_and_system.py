@@ -87,3 +87,29 @@ def test_constraints_pin_every_direct_dependency() -> None:
     }
     names = {re.sub(r"[-_.]+", "-", re.split(r"[<>=\[ ]", entry)[0]).lower() for entry in wanted}
     assert names - pinned == set()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limit")
+@pytest.mark.parametrize(
+    ("soft", "hard", "then"), [(256, 4096, 4096), (256, 20000, 8192), (1024, 1024, 1024), (10000, 20000, 10000)]
+)
+def test_the_limit_of_open_files_is_raised(monkeypatch: pytest.MonkeyPatch, soft: int, hard: int, then: int) -> None:
+    import resource
+
+    limits = [(soft, hard)]
+    monkeypatch.setattr(resource, "getrlimit", lambda _: limits[-1])
+    monkeypatch.setattr(resource, "setrlimit", lambda _, pair: limits.append(pair))
+    assert environment.allow_open_files() == then
+    assert limits[-1] == (then, hard)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limit")
+def test_a_limit_that_cannot_be_raised_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    import resource
+
+    def refused(*_: object) -> None:
+        raise ValueError("current limit exceeds maximum limit")
+
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (256, resource.RLIM_INFINITY))
+    monkeypatch.setattr(resource, "setrlimit", refused)
+    assert environment.allow_open_files() == 256

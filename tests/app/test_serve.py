@@ -17,10 +17,13 @@ import pytest
 from app.instance import current_holder
 from app.paths import Paths
 from engine.actions.importing import import_local_model
+from engine.config import EngineSettings
+from engine.engine import Engine
 from engine.events import EventBus
 from engine.library.database import Library
 from engine.library.records import ModelStatus
 from tests.app.processes import Running, app, started
+from tests.made_saes import make_sae
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals are sent differently there")
@@ -184,6 +187,73 @@ def test_a_model_whose_files_are_gone(data: Path, tiny_checkpoint: Path, tmp_pat
     line = one_line("--data-dir", str(data), "--port", "0", "--model", "tiny-llama")
     assert "Could not load 'tiny-llama'" in line
     assert "gone" in line
+
+
+def port_of(data: Path) -> int:
+    """The port it listens on, which is noted before the model is read."""
+    wait_until(lambda: getattr(current_holder(Paths(data)), "port", 0), "the server", 120)
+    holder = current_holder(Paths(data))
+    assert holder is not None and holder.port is not None
+    return holder.port
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_client_that_cancels_the_first_load_ends_nothing(data: Path, named: bool) -> None:
+    if not named:
+        with Library.open(Paths(data).database) as library:
+            library.models.set_status(1, ModelStatus.LOADED)
+    arguments = ("--model", "tiny-llama") if named else ()
+    with started(*serve("--data-dir", str(data), *arguments)) as running:
+        base = f"http://127.0.0.1:{port_of(data)}"
+
+        def cancelled() -> bool:
+            # Refused until the load has begun.
+            return httpx.post(f"{base}/api/models/1/cancel", timeout=60).status_code == 200
+
+        wait_until(cancelled, "a load to cancel", 120)
+        model, address = ready(running)
+        assert model == "no model"
+        assert httpx.get(f"{address}/models", timeout=30).status_code == 200
+        # It can be loaded all the same.
+        assert httpx.post(f"{base}/api/models/1/load", timeout=60).status_code in (200, 202)
+        running.process.send_signal(signal.SIGTERM)
+        assert running.process.wait(60) == 0
+        assert "cancelled" in running.errors()
+
+
+def test_the_model_used_last_that_is_gone_keeps_nothing_from_starting(data: Path, tmp_path: Path) -> None:
+    with Library.open(Paths(data).database) as library:
+        library.models.set_status(1, ModelStatus.LOADED)
+        library.models.update(1, local_path=str(tmp_path / "gone"))
+    with started(*serve("--data-dir", str(data))) as running:
+        assert ready(running)[0] == "no model"
+        running.process.send_signal(signal.SIGTERM)
+        assert running.process.wait(60) == 0
+        errors = running.errors()
+    assert errors.count("\n") == 1
+    assert "Could not load 'tiny-llama'" in errors and "gone" in errors
+    assert "Could not load 'tiny-llama'" in (Paths(data).logs / "millm.log").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("restore", [True, False])
+def test_what_was_attached_is_attached_again(data: Path, tmp_path: Path, restore: bool) -> None:
+    with Library.open(Paths(data).database) as library:
+        engine = Engine(EngineSettings(DTYPE="float32", CPU_THREADS=1), library)
+        engine.start()
+        engine.loader.load(1).result(120)
+        engine.saes.import_local(make_sae(tmp_path / "made", layer=1), sae_id="made-sae")
+        engine.saes.attach("made-sae", 1)
+        engine.saes.set_steering(3, 2.0)
+        assert engine.stop(30)
+    with started(*serve("--data-dir", str(data)), RESTORE_LAST=str(restore).lower()) as running:
+        _, address = ready(running)
+        view = httpx.get(f"{address.removesuffix('/v1')}/api/saes/attachment", timeout=30).json()["data"]
+        steering = httpx.get(f"{address.removesuffix('/v1')}/api/saes/steering", timeout=30).json()["data"]
+        end(running)
+    assert view["is_attached"] is restore
+    if restore:
+        assert view["sae_id"] == "made-sae"
+        assert (steering["enabled"], steering["values"]) == (False, {"3": 2.0})
 
 
 def test_a_broken_database(tmp_path: Path) -> None:

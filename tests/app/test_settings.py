@@ -37,6 +37,7 @@ def test_each_setting_answers_to_its_prefixed_name() -> None:
         "CLOSE_TO_TRAY": "true",
         "HF_HUB_OFFLINE": "true",
         "IGNORE_OFFERED_TOOLS": "true",
+        "REPORT_CHUNKS": "separate",
     }
     choices |= {"GGUF_KV_CACHE_TYPE": "f32", "PROXY": "http://proxy:3128", "THEME": "dark"}
     choices |= {f"{kind}_INTENSITY_{end}": "1.25" for kind in ("CLUSTER", "CIRCUIT") for end in ("MIN", "MAX")}

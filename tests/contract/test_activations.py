@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
 import pytest
 
-from tests.contract.conftest import MODEL
+from tests.contract.conftest import MODEL, Live
 from tests.contract.raw import RawRequest
 from tests.contract.stage import CHAT, STEERING, TEXT, Stage, inline, stream_body
 from tests.waiting import wait_until
@@ -142,26 +143,41 @@ def test_the_first_position_says_that_it_is_not_steered(stage: Stage) -> None:
     assert all("steered" not in each for each in others)
 
 
-def test_a_stream_sends_them_before_the_report(stage: Stage) -> None:
+def test_a_stream_sends_them_on_its_last_choice(stage: Stage) -> None:
     stage.attach()
     for path in (CHAT, TEXT):
         post = stage.live.chat if path == CHAT else stage.live.text
         wanted = wish("completion", 3)
         whole = read(post(max_tokens=16, ignore_eos=True, return_sae_activations=wanted))
-        for options, before in ((None, ["finish"]), ({"include_usage": True}, ["finish", "usage"])):
+        for options in (None, {"include_usage": True}):
             response, chunks = stage.stream(path, return_sae_activations=wanted, stream_options=options)
             assert response.headers["X-miLLM-Backend"] == "serial"
+            closing = chunks[-1] if options is None else chunks[-2]
+            assert closing["choices"][0]["finish_reason"] == "length"
+            assert closing["millm"] == {"sae_activations": whole}
+            assert closing["millm_steering"] == "none"
+            assert [("millm" in chunk, "millm_steering" in chunk) for chunk in chunks].count((True, True)) == 1
+            assert sum("millm" in chunk for chunk in chunks) == 1
+            if options is not None:
+                assert (chunks[-1]["choices"], chunks[-1]["usage"]["completion_tokens"]) == ([], 16)
+        _, chunks = stage.stream(path)
+        assert not any("millm" in chunk for chunk in chunks)
+
+
+def test_a_stream_sends_them_in_chunks_of_their_own(stage: Stage, serve: Callable[..., Live]) -> None:
+    stage.attach()
+    own = Stage(serve(stage.engine, REPORT_CHUNKS="separate"), stage.folder)
+    for path in (CHAT, TEXT):
+        for options, before in ((None, ["finish"]), ({"include_usage": True}, ["finish", "usage"])):
+            _, chunks = own.stream(path, return_sae_activations=wish("completion", 3), stream_options=options)
             kinds = [kind_of(chunk) for chunk in chunks]
             assert kinds[-len(before) - 2 :] == [*before, "activations", "steering"]  # A236, A094
             assert kinds.count("activations") == 1
             sent = chunks[-2]
             assert sent["choices"] == []
-            assert sent["millm"] == {"sae_activations": whole}
             envelope = ("id", "object", "created", "model")
             assert [sent[key] for key in envelope] == [chunks[0][key] for key in envelope]
             assert sent["model"] == MODEL
-        _, chunks = stage.stream(path)
-        assert "activations" not in [kind_of(chunk) for chunk in chunks]
 
 
 def kind_of(chunk: dict[str, Any]) -> str:

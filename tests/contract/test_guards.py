@@ -116,7 +116,39 @@ def test_a_star_allows_any_page(live: Live, serve: Callable[..., Live]) -> None:
 
 @pytest.mark.parametrize(
     "host",
-    ["evil.example", "evil.example:8000", "127.0.0.1.evil.example", "localhost.evil.example", "[::2]:1", "10.0.0.1"],
+    [
+        "evil.example",
+        "evil.example:8000",
+        "127.0.0.1.evil.example",
+        "localhost.evil.example",
+        "[::2]:1",
+        "10.0.0.1",
+        "localhost:80.evil.example",
+        "localhost:evil",
+        "localhost:80:80",
+        "localhost:99999",
+        "localhost:-1",
+        "localhost:+1",
+        "localhost..",
+        "..",
+        ".localhost",
+        "a" * 64 + ".example",
+        "localhost@evil.example",
+        "evil.example@localhost",
+        "user:pass@localhost",
+        "localhost/",
+        "localhost?",
+        "localhost evil.example",
+        "localhost, evil.example",
+        "[::1].evil.example",
+        "[::1]evil:80",
+        "[::1",
+        "[::1%25lo]",
+        "::1",
+        "2130706433",
+        "0.0.0.0",
+        "",
+    ],
 )
 def test_hosts_that_are_not_ours(live: Live, host: str) -> None:
     for path in ("/v1/models", "/api/health"):
@@ -127,7 +159,19 @@ def test_hosts_that_are_not_ours(live: Live, host: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "host", ["localhost", "LOCALHOST:1234", "127.0.0.1", "[::1]:80", "host.docker.internal:8000", "localhost."]
+    "host",
+    [
+        "localhost",
+        "LOCALHOST:1234",
+        "127.0.0.1",
+        "[::1]:80",
+        "host.docker.internal:8000",
+        "localhost.",
+        "localhost:",
+        "LocalHost.:8000",
+        "[0:0:0:0:0:0:0:1]",
+        "[::1]:65535",
+    ],
 )
 def test_hosts_that_are_ours(live: Live, host: str) -> None:
     with live.http() as client:
@@ -139,4 +183,84 @@ def test_a_bind_beyond_this_machine_takes_any_host(live: Live, serve: Callable[.
     assert server.address == f"http://127.0.0.1:{server.port}/v1"
     with server.http(headers={"Authorization": "Bearer sesame"}) as client:
         assert client.get("/v1/models", headers={"Host": "mybox.lan:8000"}).status_code == 200
+        for odd in ("..", "a" * 64 + ".example", "mybox.lan:x"):
+            assert client.get("/v1/models", headers={"Host": odd}).status_code == 200
     assert ServerStateChanged.name == "server:state"
+
+
+# --- what a foreign page has its browser fetch ------------------------------------------------------------------------
+
+IMAGE = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "image"}
+LINK = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
+FRAME = {**LINK, "Sec-Fetch-Dest": "iframe"}
+
+
+@pytest.mark.parametrize("path", ["/", "/api/health", "/v1/models", "/metrics", "/nothing", "/openapi.json"])
+def test_tags_of_foreign_pages_are_not_answered(live: Live, serve: Callable[..., Live], path: str) -> None:
+    for server in (live, serve(live.engine, CORS_ORIGINS=[PAGE])):
+        with server.http() as client:
+            for headers in (
+                IMAGE,
+                FRAME,
+                {"Sec-Fetch-Site": "cross-site"},
+                {"sec-fetch-site": "Cross-Site"},
+                {**IMAGE, "Sec-Fetch-Site": "same-site"},
+            ):
+                response = client.get(path, headers=headers)
+                assert response.status_code == 403
+                error = response.json()["error"]
+                assert error["code"].lower() == "origin_not_allowed"
+                assert "CORS_ORIGINS" in error["message"]
+            posted = client.post("/v1/chat/completions", headers=IMAGE, content=b"{}")
+            assert posted.status_code == 403
+
+
+def test_links_lead_to_the_pages_for_people(live: Live) -> None:
+    with live.http() as client:
+        assert client.get("/", headers=LINK).status_code == 200
+        assert client.get("/api/health", headers=LINK).status_code == 200
+        assert client.get("/v1/models", headers=LINK).status_code == 403
+        assert client.post("/", headers=LINK).status_code == 403
+
+
+@pytest.mark.parametrize("site", ["same-origin", "none"])
+def test_the_persons_own_browsing_is_answered(live: Live, site: str) -> None:
+    with live.http() as client:
+        assert client.get("/v1/models", headers={**LINK, "Sec-Fetch-Site": site}).status_code == 200
+
+
+def test_an_allowed_page_goes_on_working(live: Live, serve: Callable[..., Live]) -> None:
+    own = serve(live.engine, CORS_ORIGINS=[PAGE])
+    headers = {"Origin": PAGE, "Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "cors", "Sec-Fetch-Dest": "empty"}
+    with own.http() as client:
+        assert client.get("/v1/models", headers=headers).status_code == 200
+        asked = {**headers, "Access-Control-Request-Method": "POST"}
+        assert client.options("/v1/chat/completions", headers=asked).status_code == 204
+    assert own.chat(headers=headers).status_code == 200
+    with serve(live.engine, CORS_ORIGINS=["*"]).http() as client:
+        assert client.get("/v1/models", headers=IMAGE).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("listed", "origin", "status"),
+    [
+        ("https://app.example:443/", "https://app.example", 200),
+        ("HTTPS://App.Example", "https://app.example", 200),
+        ("http://[::1]:3000", "http://[::1]:3000", 200),
+        ("http://app.example:80", "http://app.example", 200),
+        ("http://app.example:443", "http://app.example", 403),
+        ("https://app.example", "http://app.example", 403),
+        ("https://app.example", "https://app.example:8443", 403),
+        ("https://app.example", "https://user@app.example", 403),
+        ("https://app.example", "https://app.example.", 403),
+        ("https://app.example", "https://app.example@evil.example", 403),
+        ("https://app.example", "null", 403),
+        ("https://app.example", "", 403),
+    ],
+)
+def test_origins_are_compared_as_origins(
+    live: Live, serve: Callable[..., Live], listed: str, origin: str, status: int
+) -> None:
+    own = serve(live.engine, CORS_ORIGINS=[listed])
+    with own.http() as client:
+        assert client.get("/v1/models", headers={"Origin": origin}).status_code == status

@@ -487,3 +487,8 @@ def test_disk_use(house: House, checkpoint: CheckpointMaker) -> None:
     use = house.ok("GET", "/disk-use")
     assert {(each["name"], each["ours"]) for each in use["items"]} == {("tiny-qwen2", True), ("tiny-llama", False)}
     assert use["ours_bytes"] > 200_000 and use["free_bytes"] > 0
+    sizes = {each["name"]: each["bytes"] for each in use["items"]}
+    assert (use["models_bytes"], use["elsewhere_bytes"]) == (sizes["tiny-qwen2"], sizes["tiny-llama"])
+    # The list of models says the same.
+    for each in house.ok("GET", ""):
+        assert each["disk_size_mb"] == round(sizes[each["name"]] / 1e6, 2)

@@ -374,3 +374,39 @@ def test_memory_that_runs_out(
             assert response.headers["Retry-After"] == "30"
     hook.remove()
     assert text(live, logprobs=1).status_code == 200
+
+
+def candidates(response: httpx.Response) -> dict[str, float]:
+    """The candidates of a scored text or chat."""
+    if response.json()["object"] == "text_completion":
+        return logprobs(response)
+    return {entry["token"]: entry["logprob"] for entry in content(response)["top_logprobs"]}
+
+
+@pytest.mark.parametrize("send", [text, chat])
+def test_the_usual_classifier(live: Live, send: Callable[..., httpx.Response]) -> None:
+    """A bias that lifts two tokens, and their probabilities: log-softmax of the logits with the bias added."""
+    first, second = PAIR[:2]
+    asked: dict[str, Any] = {"logprobs": 2} if send is text else {"logprobs": True, "top_logprobs": 2}
+    response = send(live, **asked, logit_bias={str(first): 100, str(second): 100}, return_tokens_as_token_ids=True)
+    assert response.status_code == 200, response.text
+    assert response.headers["X-miLLM-Mode"] == "scoring"
+    assert "X-miLLM-Ignored-Fields" not in response.headers
+    shown = candidates(response)
+    assert set(shown) == {f"token_id:{first}", f"token_id:{second}"}
+    assert sum(math.exp(value) for value in shown.values()) == pytest.approx(1, abs=1e-4)
+    # The same two alone: what was lifted far above all others is told apart as they are among themselves.
+    alone = candidates(send(live, **asked, allowed_token_ids=[first, second], return_tokens_as_token_ids=True))
+    assert shown == pytest.approx(alone, abs=1e-3)
+    # A bias moves the odds of the two by itself.
+    tilted = candidates(
+        send(live, **asked, logit_bias={str(first): 100, str(second): 98}, return_tokens_as_token_ids=True)
+    )
+    gap = shown[f"token_id:{first}"] - shown[f"token_id:{second}"]
+    assert tilted[f"token_id:{first}"] - tilted[f"token_id:{second}"] == pytest.approx(gap + 2, abs=1e-3)
+
+
+def test_a_bias_outside_the_vocabulary_is_refused(live: Live) -> None:
+    assert (
+        error_of(text(live, logprobs=2, logit_bias={"99999999": 1}), 400, "invalid_parameter")["param"] == "logit_bias"
+    )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import pytest
+
 from tests.contract.conftest import Live
 
 DRAWN = {"temperature": 1.0, "max_tokens": 24, "ignore_eos": True}
@@ -66,3 +68,26 @@ def test_seeded_requests_at_once_give_what_each_gives_alone(live: Live) -> None:
         assert [each.result(120) for each in seeded] == alone  # A175
         for each in others:
             each.result(120)
+
+
+@pytest.mark.parametrize("seed", [2**32, 2**53 + 1, 2**63 - 1, -2, -(2**63)])
+def test_seeds_of_64_bits_repeat(live: Live, seed: int) -> None:
+    first = live.chat(**DRAWN, seed=seed)
+    assert first.headers["X-miLLM-Seed"] == f'{seed};scope="request"'
+    assert live.chat(**DRAWN, seed=seed).json()["choices"] == first.json()["choices"]
+    assert live.chat(**DRAWN, seed=seed % 2**32).json()["choices"] != first.json()["choices"]
+
+
+def test_minus_one_is_no_seed(live: Live) -> None:
+    answers = [live.chat(**DRAWN, seed=-1) for _ in range(3)]
+    assert not any("X-miLLM-Seed" in answer.headers for answer in answers)
+    assert len({answer.json()["choices"][0]["message"]["content"] for answer in answers}) == 3
+
+
+def test_no_limit_is_the_windows(live: Live) -> None:
+    """The tiny model's window is 2,048 tokens; without a word the cap is 512."""
+    for name in ("max_tokens", "max_completion_tokens"):
+        response = live.chat(**{"max_tokens": ..., name: -1}, top_k=-1, ignore_eos=True)
+        assert response.json()["usage"]["total_tokens"] == 2048
+        note = f'"{name} -1 is taken as no limit", "top_k -1 is taken as no limit"'
+        assert note in response.headers["X-miLLM-Notes"]

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from engine.events import RequestRecorded
 from engine.steering.live import ServingCircuit
 from tests.contract.raw import RawRequest
 from tests.contract.stage import CHAT, INTENSITY, RUNG, STEERING, TEXT, Stage, inline, stream_body
@@ -91,6 +92,28 @@ def test_changed_is_in_the_header_of_a_whole_answer(stage: Stage) -> None:
         assert follows.result().headers[STEERING] == "none;changed"
 
 
+def test_the_log_of_requests_tells_each_steering_of_an_answer_that_was_turned(stage: Stage) -> None:
+    stage.attach()
+    heard: list[RequestRecorded] = []
+    stage.engine.events.subscribe(lambda event: heard.append(event), RequestRecorded)  # type: ignore[arg-type]
+    turned = Stream(stage)
+    turned.begin()
+    with stage.paused():
+        stage.engine.desk.set_values(PLACE, {30: 150.0})
+    _text, report = turned.finish()
+    wait_until(lambda: any(each.status is not None for each in heard), "it to end")
+    (entry,) = (each for each in heard if each.status is not None)
+    first, second = entry.steering_path
+    assert (first["choice"], first["token"], first["steering"]) == (0, 0, "none")
+    assert (second["choice"], second["steering"]) == (0, report.removesuffix(";changed"))
+    assert 1 < second["token"] <= LONG
+    assert (entry.steering, entry.rung) == (report, None)
+    whole = stage.ask(max_tokens=2)
+    assert whole.status_code == 200
+    wait_until(lambda: sum(each.status is not None for each in heard) == 2, "the second to end")
+    assert heard[-1].steering_path == ()
+
+
 def test_a_failure_leaves_live_steering_as_it_is(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     stage.attach()
     stage.profile("calm", {3: 60.0})
@@ -154,6 +177,18 @@ def test_the_rung_of_the_circuit_that_steers(stage: Stage, rung: int, header: st
     response, chunks = stage.stream(CHAT)
     assert response.headers[RUNG] == header
     assert chunks[-1]["millm_steering"] == 'circuit;id="c-1";intensity="1.0"'
+
+
+def test_a_circuit_of_persistence_alone_is_noted_beside_its_rung(stage: Stage) -> None:
+    stage.attach()
+    serve_circuit(stage, rung=2)
+    assert "X-miLLM-Notes" not in stage.ask().headers
+    stage.engine.desk.stop_circuit("c-1")
+    serve_circuit(stage, rung=2, only_persistence=True)
+    answer = stage.ask()
+    assert answer.headers[RUNG] == '2; language="causally validated (edge)"'
+    assert "Every edge of this circuit is persistence" in answer.headers["X-miLLM-Notes"]
+    assert "X-miLLM-Notes" not in stage.ask(steering_intensity="off").headers
 
 
 def test_the_dial_over_a_circuit(stage: Stage) -> None:
@@ -226,8 +261,17 @@ def serve_circuit(
     rung: int | None,
     intensity: float = 1.0,
     composed: bool = False,
+    only_persistence: bool = False,
 ) -> None:
     """Have a circuit of one member serve in full."""
     stage.engine.desk.serve_circuit(
-        ServingCircuit(circuit_id, f"Circuit {circuit_id}", {place: {3: 60.0}}, intensity, rung, composed=composed)
+        ServingCircuit(
+            circuit_id,
+            f"Circuit {circuit_id}",
+            {place: {3: 60.0}},
+            intensity,
+            rung,
+            composed=composed,
+            only_persistence=only_persistence,
+        )
     )

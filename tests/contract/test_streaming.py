@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import httpx
@@ -53,7 +54,7 @@ def test_headers_come_before_the_body(live: Live) -> None:
     assert response.headers["X-miLLM-Ignored-Fields"] == '"foo"'
     assert response.headers["X-miLLM-Seed"] == '7;scope="request"'
     assert response.headers["X-miLLM-Mode"] == "generation"
-    # The report of a stream is its last chunk.
+    # The report of a stream is in its last chunk.
     assert "X-miLLM-Steering" not in response.headers
     assert "X-miLLM-Batch" not in response.headers
 
@@ -61,15 +62,14 @@ def test_headers_come_before_the_body(live: Live) -> None:
 def test_the_order_of_chunks(live: Live) -> None:
     _, chunks = events(live)
     assert chunks[0]["choices"] == [{"index": 0, "delta": {"role": "assistant"}, "finish_reason": None}]  # A080
-    finish = chunks[-2]
+    finish = chunks[-1]
     assert finish["choices"] == [{"index": 0, "delta": {}, "finish_reason": "length"}]  # A082
     assert counts(finish["usage"]) == (22, 8, 30)
-    for chunk in chunks[1:-2]:
+    assert finish["millm_steering"] == "none"  # A094
+    for chunk in chunks[1:-1]:
         assert chunk["choices"][0]["delta"].keys() == {"content"}
         assert "usage" not in chunk  # A083
-    report = chunks[-1]
-    assert report["choices"] == []  # A094
-    assert report["millm_steering"] == "none"
+        assert "millm_steering" not in chunk
     assert "system_fingerprint" not in str(chunks)  # A095
     assert len({(c["id"], c["created"], c["model"], c["object"]) for c in chunks}) == 1
     assert chunks[0]["object"] == "chat.completion.chunk"
@@ -87,20 +87,60 @@ def test_text_completions_stream(live: Live) -> None:
     _, chunks = events(live, "/v1/completions")  # A091
     assert {chunk["object"] for chunk in chunks} == {"text_completion"}
     assert chunks[0]["choices"][0]["text"]
-    assert chunks[-2]["choices"] == [{"index": 0, "text": "", "logprobs": None, "finish_reason": "length"}]
-    assert chunks[-2]["usage"]["completion_tokens"] == 8
+    assert chunks[-1]["choices"] == [{"index": 0, "text": "", "logprobs": None, "finish_reason": "length"}]
+    assert chunks[-1]["usage"]["completion_tokens"] == 8
     assert chunks[-1]["millm_steering"] == "none"
 
 
 def test_include_usage(live: Live) -> None:
     _, asked = events(live, stream_options={"include_usage": True})  # A047
-    assert asked[-1]["millm_steering"] == "none"
-    assert asked[-2]["choices"] == []
-    assert asked[-2]["usage"]["completion_tokens"] == 8
-    assert not any("usage" in chunk for chunk in asked[:-2])
+    assert asked[-1]["choices"] == []
+    assert asked[-1]["usage"]["completion_tokens"] == 8
+    assert "millm_steering" not in asked[-1]
+    assert asked[-2]["choices"][0]["finish_reason"] == "length"
+    assert asked[-2]["millm_steering"] == "none"
+    assert not any("usage" in chunk for chunk in asked[:-1])
     _, declined = events(live, stream_options={"include_usage": False})
     assert not any("usage" in chunk for chunk in declined)
-    assert not any(not chunk["choices"] and "millm_steering" not in chunk for chunk in declined)
+    assert declined[-1]["millm_steering"] == "none"
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions"])
+@pytest.mark.parametrize(
+    "more", [{}, {"n": 3, "seed": 3, "temperature": 1}, {"stream_options": {"include_usage": False}}]
+)
+def test_every_chunk_has_a_choice(live: Live, path: str, more: dict[str, Any]) -> None:
+    _, chunks = events(live, path, **more)
+    assert all(len(chunk["choices"]) == 1 for chunk in chunks)
+    # The report comes once, on the chunk that closes the last open choice.
+    assert ["millm_steering" in chunk for chunk in chunks] == [False] * (len(chunks) - 1) + [True]
+    assert [chunk["choices"][0]["finish_reason"] for chunk in chunks].count("length") == more.get("n", 1)
+    assert chunks[-1]["choices"][0]["finish_reason"] == "length"
+
+
+def test_the_official_loop(live: Live) -> None:
+    """As OpenAI's own examples read a stream."""
+    with live.sdk() as client:
+        stream = client.chat.completions.create(
+            model="tiny-llama",
+            messages=[{"role": "user", "content": "the quick brown fox"}],
+            max_tokens=8,
+            temperature=0,
+            stream=True,
+        )
+        text = "".join(chunk.choices[0].delta.content or "" for chunk in stream)
+    assert text == live.chat().json()["choices"][0]["message"]["content"]
+
+
+def test_reports_in_chunks_of_their_own(live: Live, serve: Callable[..., Live]) -> None:
+    own = serve(live.engine, REPORT_CHUNKS="separate")
+    for path in ("/v1/chat/completions", "/v1/completions"):
+        _, chunks = events(own, path, stream_options={"include_usage": True})
+        finish, usage, report = chunks[-3:]
+        assert finish["choices"][0]["finish_reason"] == "length"
+        assert "millm_steering" not in finish
+        assert (usage["choices"], usage["usage"]["completion_tokens"]) == ([], 8)
+        assert (report["choices"], report["millm_steering"]) == ([], "none")
 
 
 def test_unknown_stream_options_are_reported(live: Live) -> None:
@@ -126,7 +166,7 @@ def test_several_choices(live: Live) -> None:
         assert mine[-1]["finish_reason"] == "length"
     with_usage = [chunk for chunk in chunks if "usage" in chunk]
     assert len(with_usage) == 1
-    assert with_usage[0] is chunks[-2]
+    assert with_usage[0] is chunks[-1]
     assert counts(with_usage[0]["usage"]) == (22, 18, 40)
 
 
@@ -144,12 +184,12 @@ def test_a_stop_string_never_leaks(live: Live, path: str) -> None:
     stop = whole[20:26]
     _, chunks = events(live, path, max_tokens=200, ignore_eos=True, stop=stop)  # A086
     assert text_of(chunks) == whole[: whole.index(stop)]
-    assert chunks[-2]["choices"][0]["finish_reason"] == "stop"
-    assert chunks[-2]["usage"]["completion_tokens"] < 100
+    assert chunks[-1]["choices"][0]["finish_reason"] == "stop"
+    assert chunks[-1]["usage"]["completion_tokens"] < 100
     # Answered as a whole it stops just as early: nobody writes on to cut it afterwards.
     stopped = send(max_tokens=200, ignore_eos=True, stop=stop).json()
     assert _text_in(stopped) == whole[: whole.index(stop)]
-    assert stopped["usage"]["completion_tokens"] == chunks[-2]["usage"]["completion_tokens"]
+    assert stopped["usage"]["completion_tokens"] == chunks[-1]["usage"]["completion_tokens"]
 
 
 def _text_in(body: dict[str, Any]) -> str:

@@ -47,8 +47,9 @@ def test_what_is_no_json_object(live: Live, path: str, content: bytes) -> None:
         ({"stop": ["a", ""]}, "stop"),  # A028
         ({"n": 0}, "n"),  # A029
         ({"seed": True}, "seed"),  # A037
-        ({"seed": -1}, "seed"),  # A037
-        ({"seed": 4294967296}, "seed"),  # A037
+        ({"seed": 2**63}, "seed"),
+        ({"max_tokens": -2}, "max_tokens"),
+        ({"top_k": -2}, "top_k"),
         ({"seed": 1.5}, "seed"),  # A038
         ({"logit_bias": {"abc": 1}}, "logit_bias"),  # A064
         ({"logit_bias": {"5": 1, "05": 2}}, "logit_bias"),  # one of them would be lost
@@ -277,3 +278,47 @@ def test_a_body_that_nobody_reads_costs_nothing(live: Live, method: str, path: s
         for _ in range(10):
             assert client.request(method, path, content=b"x" * 4_000_000).status_code == status
             assert client.get("/api/health").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("changes", "received"),
+    [
+        ({"chat_template_kwargs": 5}, "the number 5"),
+        ({"chat_template_kwargs": [{}, 5]}, "item 1 is the number 5"),
+        ({"chat_template_kwargs": "[1]"}, "it holds a list of 1 item"),
+        ({"chat_template_kwargs": "{"}, 'received the string "{"'),
+        ({"temperature": 2.5}, "received the number 2.5"),
+        ({"temperature": "hot"}, 'received the string "hot"'),
+        ({"temperature": [1, 2]}, "received a list of 2 items"),
+        ({"max_tokens": True}, "received true"),
+        ({"seed": {}}, "received an object with 0 keys"),
+        ({"n": 1.5}, "received the number 1.5"),
+        ({"stop": ["a", 7]}, "item 1 is the number 7"),
+        ({"stop": 7}, "received the number 7"),
+        ({"logit_bias": {"x": 1}}, 'one is the string "x"'),
+        ({"logit_bias": {"5": "much"}}, 'that of 5 is the string "much"'),
+        ({"messages": "hi"}, "received a string of 2 characters"),
+        ({"messages": [{"role": "robot", "content": "x"}]}, "received a string of 5 characters"),
+        ({"messages": [{"role": "user", "content": 5}]}, "received the number 5"),
+        ({"messages": [5]}, "received the number 5"),
+        ({"stream": "yes"}, 'received the string "yes"'),
+        ({"model": 5}, "received the number 5"),
+        ({"steering_intensity": "loud"}, 'received the string "loud"'),
+        ({"steering": 5}, "received the number 5"),
+        ({"steering": {"features": [{"index": -1, "strength": 1}]}}, "received the number -1"),
+        ({"response_format": {"type": "xml"}}, 'received the string "xml"'),
+        ({"return_sae_activations": {"top_k": 0, "positions": "all"}}, "received the number 0"),
+        ({"top_logprobs": 21, "logprobs": True}, "received the number 21"),
+    ],
+)
+def test_a_refusal_says_what_was_received(live: Live, changes: dict[str, Any], received: str) -> None:
+    error = live.chat(**changes).json()["error"]
+    assert received in error["message"]
+
+
+def test_a_refusal_repeats_no_megabyte(live: Live) -> None:
+    for changes in ({"temperature": "x" * 1_000_000}, {"messages": [{"role": "y" * 1_000_000, "content": ""}]}):
+        response = live.chat(**changes)
+        assert response.status_code == 400
+        assert "a string of 1000000 characters" in response.json()["error"]["message"]
+        assert len(response.text) < 1000

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.files import NoOrdinaryFile, open_file, read_text
+from engine.files import NoOrdinaryFile, open_file, read_text, write_text
 from tests.pipes import pipe
 
 
@@ -39,3 +39,22 @@ def test_a_text_is_no_longer_than_it_may_be(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"\xff")
     with pytest.raises(UnicodeDecodeError):
         read_text(tmp_path / "file", 5)
+
+
+def test_a_text_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    file = tmp_path / "kept.md"
+    write_text(file, "ä\r\nb\n")
+    assert file.read_bytes() == "ä\r\nb\n".encode()
+    file.chmod(0o640)
+    (tmp_path / "link").symlink_to(file)
+    write_text(tmp_path / "link", "second")
+    # The link is followed, and the file keeps its rights.
+    assert (tmp_path / "link").is_symlink() and file.read_text() == "second"
+    assert file.stat().st_mode & 0o777 == 0o640
+    with pytest.raises(UnicodeEncodeError):
+        write_text(file, "\ud800")
+    for path, error in ((tmp_path / "no" / "folder.md", FileNotFoundError), (pipe(tmp_path / "pipe"), NoOrdinaryFile)):
+        with pytest.raises(error):
+            write_text(path, "x")
+    assert file.read_text() == "second"
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["kept.md", "link", "pipe"]

@@ -141,3 +141,36 @@ def test_the_smoke_test_of_macos_ends_what_it_started_and_nothing_else(
         timeout=60,
     )
     assert f"the build goes on after {status}" in done.stdout
+
+
+def test_notices_of_everything_that_is_carried(tmp_path: Path) -> None:
+    target = tmp_path / "THIRD-PARTY-NOTICES.txt"
+    done = tool("notices.py", str(target))
+    assert done.returncode == 0, done.stderr
+    text = target.read_text(encoding="utf-8")
+    listed = text.partition("=" * 100)[0].lower()
+    # What the program needs, what that needs, and what is no distribution of its own.
+    for name in ("torch", "PySide6_Essentials", "shiboken6", "quart", "flask", "transformers", "tokenizers", "Python"):
+        assert f"\n{name.lower()} " in listed
+    assert "\nmillm-desktop " not in listed
+    assert "\npytest " not in listed
+    assert "https://download.qt.io/official_releases/qt/" in listed
+    for file in sorted((ROOT / "assets" / "licences").glob("*.txt")):
+        if file.name == "llama.cpp.txt" and "llama_cpp_python" not in listed:
+            continue
+        assert file.read_text(encoding="utf-8").strip() in text, file.name
+    # One text for many names stands once.
+    assert text.count("GNU LESSER GENERAL PUBLIC LICENSE") == 1
+    assert "For PySide6_Essentials, shiboken6:" in text
+
+
+@pytest.mark.skipif(shutil.which("dpkg-query") is None, reason="the system's packages are Debian's")
+def test_the_systems_libraries_bring_their_notices_along(tmp_path: Path) -> None:
+    library = next(iter(sorted(Path("/usr/lib").glob("*-linux-gnu/libfontconfig.so.1"))), None)
+    if library is None:
+        pytest.skip("fontconfig is not installed")
+    target = tmp_path / "THIRD-PARTY-NOTICES.txt"
+    assert tool("notices.py", str(target), str(library)).returncode == 0
+    text = target.read_text(encoding="utf-8")
+    assert "\nlibfontconfig1 " in text.partition("=" * 100)[0]
+    assert "For libfontconfig1:" in text

@@ -186,7 +186,7 @@ def test_a_form_is_honoured_on_chat_and_refused_elsewhere(form: dict[str, Any]) 
         ("stream", True, False),
         ("best_of", 2, 1),
         ("min_tokens", 1, 0),
-        ("logit_bias", {"5": 1}, {}),
+        ("logit_bias", {"5": 1}, {}),  # with allowed_token_ids; see below
     ],
 )
 def test_what_is_about_writing_is_refused_on_scoring(endpoint: Endpoint, name: str, value: Any, idle: Any) -> None:
@@ -194,6 +194,11 @@ def test_what_is_about_writing_is_refused_on_scoring(endpoint: Endpoint, name: s
     assert refusal(endpoint, **{**asked, name: value}).param == name
     assert locations(endpoint, **{**asked, name: idle}) == ()
     assert locations(endpoint, **{name: value}) == ()
+
+
+@pytest.mark.parametrize("endpoint", [CHAT, TEXT])
+def test_a_bias_goes_with_scoring_where_it_chooses(endpoint: Endpoint) -> None:
+    assert locations(endpoint, logprobs=True if endpoint is CHAT else 2, max_tokens=1, logit_bias={"5": 100}) == ()
 
 
 def test_fields_of_embeddings() -> None:

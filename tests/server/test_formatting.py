@@ -6,6 +6,7 @@ import math
 import re
 
 from engine.generation.request import Alternative, TokenInfo, Usage
+from server import sse
 from server.openai.formatting import chat_logprobs, new_id, text_logprobs, usage_json
 
 SMILE = "🙂".encode()
@@ -88,3 +89,8 @@ def test_usage() -> None:
 def test_ids() -> None:
     assert re.fullmatch(r"chatcmpl-[0-9a-f]{24}", new_id("chatcmpl"))
     assert new_id("cmpl") != new_id("cmpl")
+
+
+def test_half_a_surrogate_pair_is_written_as_json_escapes_it() -> None:
+    """A file's name that is no UTF-8, as Python reads it."""
+    assert sse.dump({"path": "m\udcff"}) == b'{"path":"m\\udcff"}'

@@ -47,7 +47,7 @@ SHARED: list[tuple[str, Any]] = [
     ("top_p", 1.5),  # A025
     ("top_p", -0.5),
     ("top_p", NAN),
-    ("top_k", -1),
+    ("top_k", -2),
     ("top_k", 1.5),
     ("top_k", True),
     ("min_p", 1.1),
@@ -68,6 +68,9 @@ SHARED: list[tuple[str, Any]] = [
     ("best_of", 21),
     ("max_tokens", 0),  # A026
     ("max_tokens", -5),
+    ("max_tokens", -2),
+    ("max_completion_tokens", -2),
+    ("max_tokens", -1.5),
     ("max_tokens", "8"),
     ("max_tokens", 1.5),
     ("max_tokens", True),
@@ -79,8 +82,9 @@ SHARED: list[tuple[str, Any]] = [
     ("stream", 1),
     ("stream", "true"),
     ("seed", True),  # A037
-    ("seed", -1),  # A037
-    ("seed", 4294967296),  # A037
+    ("seed", 2**63),
+    ("seed", -(2**63) - 1),
+    ("seed", 10**400),
     ("seed", 1.5),  # A038
     ("seed", "7"),
     ("stop", 5),
@@ -331,6 +335,32 @@ def test_whole_floats_are_integers() -> None:
 
 def test_sixteen_stops_pass() -> None:
     assert len(chat(stop=["a"] * 16).generation.stop) == 16  # A028
+
+
+@pytest.mark.parametrize("seed", [0, 7, 4294967295, 4294967296, 2**53 + 1, 2**63 - 1, -2, -(2**63)])
+def test_seeds_are_signed_64_bit_integers(seed: int) -> None:
+    for parse in (chat, text):
+        assert parse(seed=seed).generation.sampling.seed == seed
+
+
+@pytest.mark.parametrize("none", [-1, -1.0, None])
+def test_no_seed(none: Any) -> None:
+    for parse in (chat, text):
+        assert parse(seed=none).generation.sampling.seed is None
+        assert parse(seed=none).notes == ()
+
+
+@pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens"])
+def test_minus_one_is_no_limit(name: str) -> None:
+    for parse in (chat, text):
+        parsed = parse(**{name: -1}, top_k=-1)
+        assert (parsed.generation.max_tokens, parsed.generation.unlimited) == (None, True)
+        assert parsed.generation.sampling.top_k == 0
+        assert parsed.notes == (f"{name} -1 is taken as no limit", "top_k -1 is taken as no limit")
+    plain = chat()
+    assert (plain.generation.max_tokens, plain.generation.unlimited, plain.notes) == (None, False, ())
+    with pytest.raises(InvalidParameter):
+        chat(max_tokens=-1, max_completion_tokens=5)
 
 
 def test_max_tokens_has_two_names() -> None:

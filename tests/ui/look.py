@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QWidget
+from PySide6.QtWidgets import QLabel, QWidget
 from pytestqt.qtbot import QtBot
 
 from tests.ui.stage import Stage
 from ui.frame import CHAT
 from ui.pages.chat import ChatPage
+from ui.widgets.basics import ElidedLabel
 from ui.widgets.flow_text import FlowText
 from ui.widgets.markdown_view import CodeText
 from ui.widgets.message_view import AnswerMessage
@@ -55,3 +56,16 @@ def answer(chat: ChatPage, index: int) -> AnswerMessage:
 def plain(text: str) -> str:
     """``text`` with blanks where a line may not be broken as other blanks."""
     return text.replace("\N{NO-BREAK SPACE}", " ")
+
+
+def in_sight(part: QWidget) -> bool:
+    """Whether all of a widget is on screen: nothing of it is scrolled away or cut off."""
+    return part.isVisible() and part.visibleRegion().boundingRect() == part.rect()
+
+
+def told_in(part: QWidget) -> str:
+    """Everything that the labels in a widget say, also what is elided."""
+    found = []
+    for each in part.findChildren(QLabel):
+        found.append(each.full_text() if isinstance(each, ElidedLabel) else each.text())
+    return plain(" ".join(found))

@@ -19,6 +19,7 @@ from tests.ui.steer_stage import ONE, TWO, add_saes, attach_both, circuit, circu
 from ui.frame import CIRCUITS, FEATURES
 from ui.pages.circuits import CircuitsPage
 from ui.pages.features import FeaturesPage
+from ui.steering_words import live_evidence
 from ui.widgets.circuit_card import EVIDENCE
 
 
@@ -58,6 +59,23 @@ def texts(page: CircuitsPage) -> str:
     return " ".join(f"{each.text()} {each.toolTip()} {each.accessibleName()}" for each in labels)
 
 
+def test_persistence_is_said_wherever_the_evidence_is(page: CircuitsPage, engine: Engine, qtbot: QtBot) -> None:
+    made = circuit()
+    for edge in made["edges"]:
+        edge["type"] = "persistence"
+    attach_both(engine)
+    key = imported(page, engine, qtbot, made)
+    said = "causally validated (edge) · persistence only: carried on, not computed"
+    assert page.card.badge.text() == said
+    short = "causally validated (edge) · persistence"
+    assert [item.marks[0] for item in page.list.items()] == [(short, "info")]
+    assert "Every edge of this circuit is persistence" in texts(page)
+    engine.circuits.activate(key)
+    assert live_evidence(engine.desk.now) == short
+    (item,) = engine.desk.live_plan.report.as_dict()["items"]
+    assert item["only_persistence"] is True
+
+
 def test_files_are_dropped_and_their_verdicts_said(
     page: CircuitsPage, engine: Engine, qtbot: QtBot, tmp_path: Path
 ) -> None:
@@ -72,7 +90,9 @@ def test_files_are_dropped_and_their_verdicts_said(
     )
     card = page.card
     assert card.badge.text() == "causally validated (edge)"
-    assert card.next_step.text() == "To reach rung 3: run circuit-level faithfulness."
+    assert card.next_step.text().startswith(
+        "To reach rung 3: run circuit-level faithfulness. This program does not test"
+    )
     assert card.marks() == ["SAE set incomplete"]
     assert card.layer_sentences() == [
         "Layer 1 runs on sae-one @ layer 1.",

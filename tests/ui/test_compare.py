@@ -20,8 +20,9 @@ from tests.ui.stage import Stage
 from ui.chat_state import ChatMessage
 from ui.pages.chat import ChatPage
 from ui.steer_targets import Kind
+from ui.steering_words import report_words
 from ui.widgets.compare_message import CompareMessage
-from ui.widgets.prompt_inspector import PromptInspector
+from ui.widgets.prompt_inspector import PromptInspector, added_text
 from ui.widgets.steer_strip import LIVE
 
 SAE = "made-sae"
@@ -133,7 +134,16 @@ def test_the_dial_changes_text_that_is_being_written_and_never_the_plain_side(qt
     until(qtbot, lambda: not chat.busy and not chat.dial.busy)
     plain, steered = pair(chat)
     assert steered.details["steering"]["changed"] is True  # type: ignore[index]
-    assert plain.details["steering"] == {"text": "none", "changed": False, "items": [{"kind": "none"}]}
+    none = [{"kind": "none"}]
+    told = {"text": "none", "changed": False, "items": none, "path": [{"token": 0, "text": "none", "items": none}]}
+    assert plain.details["steering"] == told
+    assert view(chat).plain.steering.text() == "not steered"
+    path: Any = steered.details["steering"]["path"]  # type: ignore[index]
+    assert [step["items"][0]["strengths"] for step in path] == [{"3": 60.0, "5": -60.0}, {"3": 30.0, "5": -30.0}]
+    begun = path[1]["token"]
+    assert path[0]["token"] == 0 < begun <= int(steered.details["completion_tokens"])  # type: ignore[call-overload]
+    words = "steered by hand (2 features), in multiples of the first values, at × 1 → 0.5 "
+    assert view(chat).steered.steering.text() == f"{words}(× 0.5 from token {begun})"
     assert chat.strip.dial.value() == 0.5
     # From where it stands the dial goes back to what was set.
     chat.strip.dial.moved.emit(1.0)
@@ -315,7 +325,7 @@ def test_compare_has_a_key_and_leaves_single_answers_alone(qtbot: QtBot, stage: 
     qtbot.keyClick(stage.window, Qt.Key.Key_D, Qt.KeyboardModifier.ControlModifier)
     assert chat.comparing and chat.strip.isVisible()
     qtbot.keyClick(stage.window, Qt.Key.Key_D, Qt.KeyboardModifier.ControlModifier)
-    assert not chat.comparing and not chat.strip.isVisible()
+    assert not chat.comparing and chat.strip.isVisible()
     send(chat, qtbot, "one")
     until(qtbot, lambda: not chat.busy)
     assert chat.session.messages[1].plain is None
@@ -335,3 +345,44 @@ def test_a_page_leads_here_with_a_cluster_and_a_question(qtbot: QtBot, stage: St
     assert chat.comparing and chat.composer.draft() == "Describe it."
     assert chat.dial.chosen == (Kind.CLUSTER, found.record.id)
     assert chat.strip.dial.value() == 1.25
+
+
+def test_an_answer_that_goes_on_under_another_steering_is_told_as_both(qtbot: QtBot, stage: Stage) -> None:
+    engine = stage.engine
+    engine.saes.attach(SAE)
+    engine.saes.set_steering_batch(STRONG, sae_id=SAE, layer=1)
+    chat = chat_of(stage, qtbot, tokens=6)
+    send(chat, qtbot, "the sea")
+    until(qtbot, lambda: not chat.busy)
+    engine.saes.clear_steering(sae_id=SAE, layer=1)
+    chat.messages.go_on.emit()
+    until(qtbot, lambda: not chat.busy and chat.session.messages[1].details.get("completion_tokens") == 12)
+    told = report_words(chat.session.messages[1].details)
+    assert told == ("steered by hand (2 features), in multiples of the first values, at × 1 → 0 (× 0 from token 7)")
+    report: Any = chat.session.messages[1].details["steering"]
+    assert report["text"] == "none;changed"
+    assert chat.session.messages[1].details["rung"] is None
+    # It is in the library like that, and its exact prompt tells it.
+    until(qtbot, lambda: chat.session.settled and chat.session.conversation_id is not None)
+    record = engine.library.conversations.get(chat.session.conversation_id or 0)
+    assert record is not None
+    assert report_words(record.messages[1].details) == told
+    assert "from token 7: none" in added_text(report)
+    assert "    manual: sae made-sae, layer 1, features 2" in added_text(report)
+
+
+def test_closing_the_window_keeps_the_path_of_what_is_written(qtbot: QtBot, stage: Stage) -> None:
+    engine = stage.engine
+    engine.saes.attach(SAE)
+    engine.saes.set_steering_batch(STRONG, sae_id=SAE, layer=1)
+    chat = chat_of(stage, qtbot, tokens=0)
+    send(chat, qtbot, "the sea")
+    until(qtbot, lambda: chat.session.messages and chat.session.messages[-1].content)
+    engine.saes.clear_steering(sae_id=SAE, layer=1)
+    before = len(chat.session.messages[-1].content)
+    until(qtbot, lambda: len(chat.session.messages[-1].content) > before + 200)
+    chat.prepare_to_close()
+    told = report_words(chat.session.messages[-1].details)
+    assert told.startswith(
+        "steered by hand (2 features), in multiples of the first values, at × 1 → 0 (× 0 from token "
+    )

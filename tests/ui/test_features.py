@@ -6,9 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QMimeData, QPoint, QPointF, Qt, QUrl
-from PySide6.QtGui import QDragEnterEvent, QDropEvent
-from PySide6.QtWidgets import QFileDialog
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtWidgets import QApplication, QFileDialog
 from pytestqt.qtbot import QtBot
 
 from engine.generation.request import GenerationRequest, Sampling, TextInput
@@ -16,10 +15,13 @@ from engine.library.records import FeatureLabel
 from tests.conftest import EngineMaker
 from tests.made_saes import make_mirror_sae, make_sae
 from tests.ui.conftest import StageMaker
-from tests.ui.look import until
+from tests.ui.drops import drop
+from tests.ui.look import in_sight, until
 from tests.ui.stage import Stage
 from ui.frame import FEATURES, MONITOR, STEERING
 from ui.pages.features import CONTRAST, READ, SEEN, FeaturesPage
+from ui.steer_targets import Kind
+from ui.widgets.basics import Button
 
 PLACE = ("mirror", 1)
 TEXT = "the sea was calm and the ship went"
@@ -157,6 +159,37 @@ def test_two_sets_are_contrasted_tried_and_saved(qtbot: QtBot, stage: Stage, pag
     until(qtbot, lambda: "There is no text in B" in tab.notice.words())
 
 
+@pytest.mark.parametrize("size", [(1280, 800), (900, 620)])
+def test_saving_a_contrast_opens_in_sight_and_leads_to_the_comparison(
+    qtbot: QtBot, stage: Stage, page: FeaturesPage, size: tuple[int, int]
+) -> None:
+    stage.window.resize(*size)
+    tab = page.contrast
+    page.tabs[CONTRAST].click()
+    tab.first.setPlainText("the ship went along the coast\n\nthe sea was calm")
+    tab.second.setPlainText("a smile is written in bytes\nand never looks back")
+    tab.cap.setValue(100.0)
+    tab.run_button.click()
+    until(qtbot, lambda: tab.save_button.isEnabled())
+    for _round in range(8):
+        QApplication.processEvents()
+    high = tab.table.height()
+    tab.save_button.click()
+    until(qtbot, lambda: in_sight(tab.save_panel))
+    # It stands where the buttons stood: the list above keeps its height.
+    assert abs(tab.table.height() - high) <= 2 and not tab.save_button.isVisible()
+    tab.name.setText("Ships")
+    qtbot.keyClick(tab.name, Qt.Key.Key_Return)
+    until(qtbot, lambda: "Saved as the cluster “Ships”" in tab.notice.words() and in_sight(tab.notice))
+    assert tab.save_button.isVisible()
+    (saved,) = stage.engine.clusters.list().clusters
+    button = next(each for each in tab.notice.findChildren(Button) if each.text() == "Compare with it")
+    button.click()
+    chat = stage.window.chat
+    until(qtbot, lambda: stage.window.stack.currentWidget() is chat and chat.comparing)
+    until(qtbot, lambda: chat.dial.chosen == (Kind.CLUSTER, saved.record.id))
+
+
 def test_what_the_monitor_saw_is_listed_and_cleared(qtbot: QtBot, stage: Stage, page: FeaturesPage) -> None:
     page.tabs[SEEN].click()
     assert "The monitor is off" in page.seen.words.text()
@@ -179,17 +212,6 @@ def test_what_the_monitor_saw_is_listed_and_cleared(qtbot: QtBot, stage: Stage, 
     assert stage.window.open_page == MONITOR
 
 
-def dropped(page: FeaturesPage, *files: Path) -> bool:
-    data = QMimeData()
-    data.setUrls([QUrl.fromLocalFile(str(file)) for file in files])
-    how = (Qt.DropAction.CopyAction, data, Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier)
-    enter = QDragEnterEvent(QPoint(50, 50), *how)
-    page.dragEnterEvent(enter)
-    if enter.isAccepted():
-        page.dropEvent(QDropEvent(QPointF(50, 50), *how))
-    return enter.isAccepted()
-
-
 def test_labels_come_by_dialog_and_by_drop(qtbot: QtBot, stage: Stage, page: FeaturesPage, tmp_path: Path) -> None:
     table = tmp_path / "labels.csv"
     table.write_text("feature_idx,label\n20,harbour\n21,\n", encoding="utf-8")
@@ -197,19 +219,18 @@ def test_labels_come_by_dialog_and_by_drop(qtbot: QtBot, stage: Stage, page: Fea
     assert isinstance(page.file_dialog, QFileDialog)
     page.file_dialog.fileSelected.emit(str(table))
     page.file_dialog.close()
-    until(qtbot, lambda: "Labels of 1 features of mirror are stored. 1 rows had none." in page.notice.words())
+    until(qtbot, lambda: "Labels of 1 feature of mirror are stored. 1 row had none." in page.notice.words())
     page.picker.field.setText("harbour")
     until(qtbot, lambda: [row.feature_idx for row in page.picker.shown()] == [20])
     lines = [{"index": "20", "description": "ports", "modelId": "m", "layer": "1-res"}]
     export = tmp_path / "explanations.jsonl"
     export.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
-    assert dropped(page, export)
+    assert drop(page, [export])
     page.picker.field.setText("ports")
     until(qtbot, lambda: [row.label for row in page.picker.shown()] == ["ports"])
-    assert not dropped(page, tmp_path / "picture.png")
     broken = tmp_path / "broken.json"
     broken.write_text("{", encoding="utf-8")
-    assert dropped(page, broken)
+    assert drop(page, [broken])
     until(qtbot, lambda: "is not JSON" in page.notice.words())
 
 

@@ -14,14 +14,16 @@ from pytestqt.qtbot import QtBot
 from engine.actions.downloading.transfer import CANCELLED
 from engine.library.records import EngineKind, ModelSource, ModelStatus, NewModel
 from engine.models.engines import gguf_engine
+from engine.models.unused_gpus import Seen, judge
 from tests.conftest import EngineMaker
 from tests.gguf_files import build_gguf, quantise
 from tests.hub import StandInHub
 from tests.ui.conftest import StageMaker
-from tests.ui.drops import drag_away, drag_over, drop
-from tests.ui.look import plain, until
+from tests.ui.drops import drop
+from tests.ui.look import plain, told_in, until
 from tests.ui.stage import Stage
 from tests.ui.test_home import held_load
+from ui import main_window
 from ui import shelf_words as words
 from ui.frame import MODELS
 from ui.pages import models as models_page
@@ -160,8 +162,7 @@ def test_a_gguf_says_what_its_header_holds_before_and_after_it_is_added(
         until(qtbot, lambda name=name: any(each.view.name == name for each in page.rows.values()))
         until(qtbot, lambda: page.add.local == [])
     assert plain(row(page, "tiny:F32").facts.text()) == (
-        "llama · 63 K parameters · window 2,048 · chat template · 0.3 MB on disk · about 0.3 MB in memory · "
-        "from this computer"
+        "llama · 63 K parameters · window 2,048 · chat template · 0.3 MB on disk · from this computer"
     )
     assert "window 2,048 · no chat template · 0.1 MB on disk" in plain(row(page, "plain:Q4_1").facts.text())
     assert badges(page, "plain:Q4_1") == ["llama.cpp", "on the disk"]  # its name says the quantisation
@@ -292,11 +293,8 @@ def test_what_is_dropped_is_put_on_the_shelf(
     page = open_page(stage, qtbot)
     text = tmp_path / "notes.txt"
     text.write_text("x")
-    assert not drop(page, [text])
-    accepted, _data = drag_over(page, [tiny_checkpoint])
-    assert accepted and page.door.veil.isVisible()
-    drag_away(page)
-    assert not page.door.veil.isVisible()
+    assert drop(page, [text])
+    until(qtbot, lambda: "notes.txt is nothing that is taken here" in stage.window.bar.message.full_text())
     gguf = build_gguf(tiny_checkpoint, tmp_path / "tiny-F32.gguf")
     assert drop(page, [tiny_checkpoint, gguf])
     until(qtbot, lambda: len(page.rows) == 2)
@@ -439,7 +437,7 @@ def test_what_the_hub_refuses_is_said_in_words(
     page = open_page(make_stage(make_engine(folder=None)), qtbot)
     look_at(page, qtbot, "nobody/nothing")
     assert "nobody/nothing" in page.add.notice.words()
-    look_at(page, qtbot, "no repository at all")
+    look_at(page, qtbot, "no/repository/at all")
     assert "owner/name" in page.add.notice.words()
     hub.add_folder(REPO, tiny_checkpoint, gated=True)
     look_at(page, qtbot, REPO)
@@ -481,3 +479,37 @@ def test_a_paused_download_is_no_failure(make_engine: EngineMaker) -> None:
     engine.library.models.set_status(kept.id, ModelStatus.ERROR, error_message="The hub broke off.")
     view = engine.models.get(kept.id)
     assert words.state(view) == ("failed", "bad") and words.is_unfinished(view)
+
+
+def test_a_card_that_lies_idle_is_told_in_the_bar_and_on_the_page(
+    qtbot: QtBot, make_engine: EngineMaker, make_stage: StageMaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = judge(Seen(("NVIDIA H200",), "2.13.0+cpu", None, False, False))
+    monkeypatch.setattr(models_page, "unused_gpu", lambda: found)
+    monkeypatch.setattr(main_window, "unused_gpu", lambda: found)
+    stage = make_stage(make_engine(load=False))
+    page = open_page(stage, qtbot)
+    until(qtbot, page.idle_gpu.isVisible)
+    bar = stage.window.bar
+    until(qtbot, lambda: bar.model.caption.full_text() == "Model · GPU not used")
+    assert "NVIDIA H200" in bar.model.toolTip() and "Which PyTorch" in bar.model.toolTip()
+    bar.show_unused_gpu("")
+    page.show_unused_gpu(None)
+    assert bar.model.caption.full_text() == "Model" and "NVIDIA" not in bar.model.toolTip()
+    assert not page.idle_gpu.isVisible()
+
+
+def test_words_search_the_hub_for_models(
+    qtbot: QtBot, make_engine: EngineMaker, make_stage: StageMaker, hub: StandInHub
+) -> None:
+    hub.add("acme/small-talk", {"config.json": b"{}"}, downloads=7, parameters=135_000_000)
+    hub.add("acme/small-saes", {}, pipeline_tag=None, downloads=9)
+    page = open_page(make_stage(make_engine(None)), qtbot)
+    page.add.show_tab(0)
+    page.add.repo.setText("small")
+    qtbot.keyClick(page.add.repo, Qt.Key.Key_Return)
+    until(qtbot, lambda: len(page.add.finds.rows) == 1)
+    told = told_in(page.add.finds.rows[0])
+    assert "135 M parameters" in told and "7 downloads a month" in told
+    page.add.finds.rows[0].findChildren(Button)[0].click()
+    until(qtbot, lambda: page.add.repo.text() == "acme/small-talk" and page.add.preview_button.isEnabled())

@@ -63,8 +63,12 @@ def test_a_profile_is_written(page: ProfilesPage, engine: Engine, qtbot: QtBot) 
     record = page.record
     assert record is not None
     assert (record.name, record.description, record.sae_id, record.layer) == ("Sea", "Waves and ships.", "sae-one", 1)
-    assert dict(record.steering) == {3: 10.0, 5: -2.5, 7: 1.0}
-    assert page.card.members.texts() == ["#3  words about the sea  +10", "#5  no label  −2.5", "#7  no label  +1"]
+    # Written without a strength: what a feature is first tried with on the Steering page.
+    assert engine.saes.typical_norm("sae-one", 1) is not None
+    first = engine.saes.with_first_strengths("sae-one", 1, {7: None})
+    assert dict(record.steering) == {3: 10.0, 5: -2.5, **first}
+    seventh = f"#7  no label  +{first[7]:.4g}"
+    assert page.card.members.texts() == ["#3  words about the sea  +10", "#5  no label  −2.5", seventh]
 
 
 def test_what_cannot_be_read_or_saved_stays_in_the_editor(page: ProfilesPage, engine: Engine, qtbot: QtBot) -> None:

@@ -11,6 +11,7 @@ from pytestqt.qtbot import QtBot
 
 from engine.actions.experiments.export import as_json, as_markdown
 from engine.actions.sweeping.export import as_csv
+from engine.library.database import Library
 from engine.library.records import NewExperiment
 from tests.conftest import EngineMaker
 from tests.made_saes import make_sae
@@ -234,7 +235,7 @@ def test_a_contrast_is_kept_and_leads_to_its_features(
     assert shown.texts[0].toPlainText() == "the quick brown fox\nthe sea"
     rows = shown.tables[0].rows.rows
     assert [row.index for row in rows] == [row.feature.index for row in tab.table.rows.rows]
-    assert not records.csv_button.isVisible() and not records.again_button.isVisible()
+    assert records.csv_button.isVisible() and not records.again_button.isVisible()
     shown.tables[0].chosen.emit(rows[0])
     assert stage.window.open_page == FEATURES
     engine.saes.detach(SAE)
@@ -268,3 +269,33 @@ def test_a_record_holds_the_messages_before_and_no_claim_beyond_the_report() -> 
     assert record.evidence == {"rung": None, "language": "no evidence can be claimed"}
     with pytest.raises(ValueError, match="no comparison"):
         new_record(messages, 2, {})
+
+
+def test_a_record_and_its_exports_tell_the_path_of_an_answer_that_was_turned(library: Library) -> None:
+    def circuit(intensity: str) -> dict[str, object]:
+        return {"kind": "circuit", "id": "c", "name": "Two", "intensity": intensity}
+
+    none = {"kind": "none"}
+    path = [
+        {"token": 0, "text": "circuit;id=c;intensity=1", "items": [circuit("1.0")]},
+        {"token": 12, "text": "circuit;id=c;intensity=2", "items": [circuit("2.0")]},
+        {"token": 40, "text": "none", "items": [none]},
+    ]
+    plain = ChatMessage("assistant", "p", {"finish_reason": "stop"})
+    steering = {"text": "none;changed", "changed": True, "items": [none], "path": path}
+    steered = ChatMessage("assistant", "s", {"model": "m", "steering": steering, "rung": None}, plain)
+    new = new_record([ChatMessage("user", "one"), steered], 1, {})
+    # It ended unsteered, and yet a circuit steered some of it: nothing is claimed, and that is said.
+    assert new.evidence == {"rung": None, "language": "no evidence can be claimed"}
+    record = library.experiments.add(new)
+    markdown = as_markdown(record)
+    turns = "λ 2 from token 12, λ 0 from token 40; no evidence can be claimed"
+    assert f"| Steered side | steered by the circuit Two at λ 1 → 2 → 0 ({turns}) |" in markdown
+    assert "| Steering report, at its end | none;changed |" in markdown
+    assert markdown.endswith(
+        "## Steering path\n\n"
+        "- from the start: steered by the circuit Two at λ 1\n"
+        "- from token 12: steered by the circuit Two at λ 2\n"
+        "- from token 40: not steered\n"
+    )
+    assert json.loads(as_json(record))["steering"]["path"] == path

@@ -16,7 +16,7 @@ from tests.hub import StandInHub
 from tests.made_saes import make_sae
 from tests.ui.conftest import StageMaker
 from tests.ui.drops import drop
-from tests.ui.look import plain, until
+from tests.ui.look import in_sight, plain, told_in, until
 from tests.ui.stage import Stage
 from ui import shelf_words as words
 from ui.frame import SAES
@@ -168,7 +168,7 @@ def test_a_folder_is_chosen_or_dropped(
     until(qtbot, lambda: page.notice.words().endswith("is here already."))
     text = tmp_path / "notes.txt"
     text.write_text("x")
-    assert not drop(page, [text])
+    assert drop(page, [text])
     empty = tmp_path / "empty"
     empty.mkdir()
     drop(page, [empty])
@@ -319,3 +319,45 @@ def test_states_in_words(stage: Stage) -> None:
     assert words.sae_state(record, [1]) == ("attached", "good")
     assert words.sae_state(record, [3]) == ("attached to layer 3", "good")
     assert not words.sae_can_resume(record)
+
+
+def test_words_search_the_hub_and_a_find_is_looked_at(
+    qtbot: QtBot, make_engine: EngineMaker, make_stage: StageMaker, hub: StandInHub, tmp_path: Path
+) -> None:
+    serve_saes(hub, tmp_path)
+    hub.repos[REPO].downloads = 1200
+    hub.add("acme/other-saes", {}, gated=True, downloads=3)
+    page = open_page(make_stage(make_engine(None)), qtbot)
+    page.add.repo.setText("saes")
+    page.add.preview_button.click()
+    until(qtbot, lambda: len(page.add.finds.rows) == 2)
+    until(qtbot, lambda: in_sight(page.add.finds.rows[0]))
+    told = [told_in(each) for each in page.add.finds.rows]
+    assert REPO in told[0] and "1,200 downloads a month" in told[0] and "changed 2026-03-04" in told[0]
+    assert "gated" in told[1]
+    page.add.finds.rows[0].findChildren(Button)[0].click()
+    until(qtbot, lambda: len(page.add.leaves()) == 2)
+    assert page.add.repo.text() == REPO and not page.add.finds.rows
+    page.add.repo.setText("nothing-like-it")
+    page.add.preview_button.click()
+    until(qtbot, lambda: "nothing of that name" in page.add.about.text() and page.add.preview_button.isEnabled())
+    hub.statuses["api"] = [503]
+    page.add.preview_button.click()
+    until(qtbot, lambda: "could not be reached" in page.add.notice.words() and page.add.preview_button.isEnabled())
+
+
+def test_pairs_are_listed_and_say_how_far_they_were_tried(
+    qtbot: QtBot, make_engine: EngineMaker, make_stage: StageMaker, hub: StandInHub
+) -> None:
+    page = open_page(make_stage(make_engine(None)), qtbot)
+    pairs = page.add.pairs
+    assert pairs.isHidden()
+    pairs.button.click()
+    until(qtbot, lambda: in_sight(pairs.buttons["gpt2-small"]))
+    told = told_in(pairs)
+    assert "openai-community/gpt2" in told and "jbloom/GPT2-Small-SAEs-Reformatted, layer 7" in told
+    assert "none of them was fetched or tried" in told
+    # The stand-in has none of it, and nothing is begun.
+    pairs.buttons["gpt2-small"].click()
+    until(qtbot, lambda: "has no repository jbloom/GPT2-Small-SAEs-Reformatted" in page.add.notice.words())
+    assert page._engine.models.list() == [] and pairs.isEnabled()

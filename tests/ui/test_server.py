@@ -124,6 +124,12 @@ def test_one_switch_shares_with_a_key_and_takes_it_back(
     bare = httpx.get(f"{stage.server.address}/models", timeout=30)
     assert bare.status_code == 401
     until(qtbot, lambda: not page.access.lines or page.access.lines[-1].text == key)
+    for each in page.access.lines[-1:]:
+        assert key not in each.shown.full_text()
+        page.access.show_key.click()
+        assert each.shown.full_text() == key
+        page.access.show_key.click()
+        assert key not in each.shown.full_text()
     page.access.switch.click()
     until(qtbot, lambda: not stage.server.shared and page.server.pill.text() == "running")  # type: ignore[union-attr]
     kept = json.loads((tmp_path / "settings.json").read_text())
@@ -215,6 +221,10 @@ def test_requests_appear_without_a_click_with_everything_known(
     table = page.requests.model
     shown = [str(table.data(table.index(0, column))) for column in range(table.columnCount())]
     assert shown[1:5] == ["curl 8.5.0", "Chat", "tiny-llama", "none"]
+    for width in (1280, 1000, 800):
+        stage.window.resize(width, 800)
+        until(qtbot, lambda: page.requests.table.columnWidth(4) >= 150)
+    stage.window.resize(1280, 800)
     assert float(shown[5]) > 0 and shown[6] == "200" and shown[7] == "user"
     page.requests.table.setFocus()
     page.requests.table.selectRow(0)

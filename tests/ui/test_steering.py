@@ -7,18 +7,24 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QPoint, Qt
-from PySide6.QtWidgets import QFileDialog
+from PySide6.QtWidgets import QApplication, QFileDialog
 from pytestqt.qtbot import QtBot
 
+from engine.events import SaesChanged
 from engine.library.records import FeatureLabel
 from engine.steering.live import ServingCircuit, ServingProfile
+from engine.steering.push import GENTLE
 from tests.conftest import EngineMaker
 from tests.made_saes import make_sae
 from tests.ui.conftest import StageMaker
-from tests.ui.look import answer, chat_of, send, until
+from tests.ui.look import answer, chat_of, in_sight, send, until
 from tests.ui.stage import Stage
+from ui.feature_facts import facts_of
 from ui.frame import HOME, STEERING
+from ui.pages.steering import SteeringPage
+from ui.steer_targets import Kind
 from ui.widgets.attachment_card import AttachmentCard
+from ui.widgets.basics import Button
 from ui.widgets.feature_picker import FeaturePicker
 
 PLACE = ("made-sae", 1)
@@ -76,6 +82,12 @@ def test_without_a_model_the_page_shows_the_way(qtbot: QtBot, make_engine: Engin
     assert stage.window.open_page == HOME
 
 
+def button_of(page: SteeringPage, sae_id: str) -> str | None:
+    """What the button of an SAE's row says; None while it has none."""
+    row = page.shelf.row(sae_id)
+    return None if row is None or row.button is None else row.button.accessibleName()
+
+
 def test_an_sae_is_imported_attached_and_detached(qtbot: QtBot, stage: Stage, tmp_path: Path) -> None:
     page, bar = stage.window.steering, stage.window.bar
     page.shelf.add_button.click()
@@ -89,7 +101,8 @@ def test_an_sae_is_imported_attached_and_detached(qtbot: QtBot, stage: Stage, tm
     row.button.click()
     until(qtbot, lambda: PLACE in page.cards)
     until(qtbot, lambda: bar.saes.value.full_text() == "made-sae @ layer 1")
-    until(qtbot, lambda: page.shelf.row("made-sae").button.accessibleName() == "Detach made-sae")  # type: ignore[union-attr]
+    # While the work on it is not told to have ended, a row has no button.
+    until(qtbot, lambda: button_of(page, "made-sae") == "Detach made-sae")
     until(qtbot, page.gate.isHidden)
     # Asked for anew each time: a row is made again when figures of it arrive.
     until(qtbot, lambda: page.shelf.row("made-sae").button.isEnabled())  # type: ignore[union-attr]
@@ -110,11 +123,11 @@ def test_a_folder_without_an_sae_is_refused_in_words(qtbot: QtBot, stage: Stage,
 
 def test_features_are_added_dialled_removed_and_undone(qtbot: QtBot, stage: Stage, card: AttachmentCard) -> None:
     page, bar = stage.window.steering, stage.window.bar
-    add(card, qtbot, "3, 5:2.5\n7=-4")
+    add(card, qtbot, "3:1, 5:2.5\n7=-4")
     until(qtbot, lambda: list(card.rows) and not stage.window.hand.busy)
     assert values(stage) == {3: 1.0, 5: 2.5, 7: -4.0}
     assert sorted(card.rows) == [3, 5, 7]
-    assert card.rows[7].slider.value() == -40 and card.rows[5].field.value() == 2.5
+    assert card.rows[7].slider.strength == -4 and card.rows[5].field.value() == 2.5
     assert bar.steering.value.full_text() == "by hand: 3 features"
     assert bar.switch.isChecked()
     card.rows[3].field.setValue(12.25)
@@ -129,6 +142,50 @@ def test_features_are_added_dialled_removed_and_undone(qtbot: QtBot, stage: Stag
         until(qtbot, lambda wanted=expected: values(stage) == wanted and not stage.window.hand.busy)
     until(qtbot, lambda: not page.undo_button.isEnabled())
     assert card.empty.isVisible()
+
+
+def known_norm(stage: Stage, norm: float) -> None:
+    """The layer's typical norm, as if it had been measured."""
+    record = stage.engine.saes.get(PLACE[0])
+    model = stage.engine.shelf.resident
+    assert model is not None
+    quality = {"layer": PLACE[1], "model_name": model.record.name, "median_norm": norm}
+    stage.engine.library.saes.update(record.id, config={**record.config, "quality": quality})
+    stage.engine.events.publish(SaesChanged())
+
+
+def test_a_feature_begins_at_the_same_share_wherever_it_is_added(
+    qtbot: QtBot, stage: Stage, card: AttachmentCard
+) -> None:
+    """0.15 of a norm of 200 is a vector of length 30, and dials end at 0.6 of it, 120: typed, found, or tried."""
+    known_norm(stage, 200.0)
+    sae = stage.engine.desk.attachment(PLACE[0]).sae
+    first, end = (
+        {index: round(length / float(sae.decoder_row(index).norm()), 2) for index in (3, 5, 9)} for length in (30, 120)
+    )
+    add(card, qtbot, "3, 5:2.5")
+    until(qtbot, lambda: values(stage) == {3: first[3], 5: 2.5})
+    stage.window.steering._add_found(PLACE, 9)
+    until(qtbot, lambda: values(stage) == {3: first[3], 5: 2.5, 9: first[9]})
+    assert facts_of(stage.engine, stage.engine.desk.attachment(PLACE[0]), 9).strength(GENTLE) == first[9]
+    until(qtbot, lambda: 9 in card.rows and card.rows[9].slider.end == end[9])
+    assert card.rows[9].scale.text() == "0.15 × typical norm" and card.unmeasured.isHidden()
+    # What is larger can be typed; its dial then reaches that far, and not much further.
+    card.rows[9].field.setValue(160.0)
+    until(qtbot, lambda: values(stage)[9] == 160.0 and not stage.window.hand.busy)
+    assert (card.rows[9].slider.end, card.rows[9].slider.strength) == (200.0, 160.0)
+
+
+def test_without_a_norm_the_stated_strength_is_taken_and_said(qtbot: QtBot, stage: Stage, card: AttachmentCard) -> None:
+    stage.engine.saes.attach("made-sae", 2)
+    page, other = stage.window.steering, ("made-sae", 2)
+    until(qtbot, lambda: other in page.cards)
+    add(page.cards[other], qtbot, "3")
+    until(qtbot, lambda: dict(stage.engine.desk.state.entry(other).values) == {3: 1.0})
+    until(qtbot, page.cards[other].unmeasured.isVisible)
+    assert "added with strength 1, and dials end at ±50" in page.cards[other].unmeasured.text()
+    until(qtbot, lambda: 3 in page.cards[other].rows)
+    assert page.cards[other].rows[3].slider.end == 50.0
 
 
 def test_a_drag_acts_while_it_lasts_and_is_one_step_back(qtbot: QtBot, stage: Stage, card: AttachmentCard) -> None:
@@ -170,7 +227,7 @@ def test_keys_turn_a_dial_and_take_it_back(qtbot: QtBot, stage: Stage, card: Att
 def test_what_the_api_does_appears_without_a_click(qtbot: QtBot, stage: Stage, card: AttachmentCard) -> None:
     bar = stage.window.bar
     stage.engine.saes.set_steering(9, 30.0)
-    until(qtbot, lambda: 9 in card.rows and card.rows[9].slider.value() == 300)
+    until(qtbot, lambda: 9 in card.rows and card.rows[9].slider.strength == 30)
     assert bar.steering.value.full_text() == "by hand: 1 feature"
     stage.engine.saes.enable_steering(False)
     until(qtbot, lambda: bar.steering.value.full_text() == "nothing (switched off)")
@@ -324,17 +381,51 @@ def test_the_page_is_never_wider_than_the_window(
     assert stage.window.size().toTuple() == size
 
 
+@pytest.mark.parametrize("size", [(1280, 800), (900, 620)])
+def test_what_opens_on_a_card_opens_in_sight(
+    qtbot: QtBot, stage: Stage, card: AttachmentCard, size: tuple[int, int]
+) -> None:
+    stage.window.resize(*size)
+    page = stage.window.steering
+    add(card, qtbot, " ".join(f"{index}:1" for index in range(9)))
+    until(qtbot, lambda: len(card.rows) == 9 and not stage.window.hand.busy)
+    page.verticalScrollBar().setValue(0)
+    card.find_button.click()
+    assert card.finder is not None
+    until(qtbot, lambda: in_sight(card.finder))
+    card.find_button.click()
+    page.verticalScrollBar().setValue(page.verticalScrollBar().maximum())
+    card.find_button.click()
+    until(qtbot, lambda: in_sight(card.finder))
+    card.find_button.click()
+    for _round in range(8):
+        QApplication.processEvents()
+    high = card.height()
+    card.save_button.click()
+    until(qtbot, lambda: in_sight(card.save_panel))
+    assert abs(card.height() - high) <= 4
+    card.name.setText("nine of them")
+    qtbot.keyClick(card.name, Qt.Key.Key_Return)
+    until(qtbot, lambda: "Saved as the profile" in card.notice.words() and in_sight(card.notice))
+    (saved,) = stage.engine.library.profiles.list()
+    next(each for each in card.notice.findChildren(Button) if each.text() == "Compare with it").click()
+    chat = stage.window.chat
+    until(qtbot, lambda: chat.comparing and chat.dial.chosen == (Kind.PROFILE, saved.id))
+
+
 def test_features_are_found_by_the_words_of_their_labels(qtbot: QtBot, stage: Stage, card: AttachmentCard) -> None:
     labels = [FeatureLabel(3, "words about the sea", max_activation=20.0), FeatureLabel(9, "kings")]
     stage.engine.saes.import_labels("made-sae", labels)
+    known_norm(stage, 100.0)
     card.find_button.click()
     picker = card.finder
     assert isinstance(picker, FeaturePicker) and picker.isVisible()
     picker.field.setText("sea")
     until(qtbot, lambda: [each.feature_idx for each in picker.shown()] == [3])
     qtbot.keyClick(picker.field, Qt.Key.Key_Return)
-    until(qtbot, lambda: values(stage) == {3: 1.0})
-    until(qtbot, lambda: 3 in card.rows and card.rows[3].scale.text().endswith("0.05 × max activation"))
+    # The made SAE's rows have length 1: 0.15 of the norm is a strength of 15.
+    until(qtbot, lambda: values(stage) == {3: 15.0})
+    until(qtbot, lambda: 3 in card.rows and card.rows[3].scale.text().endswith("0.75 × max activation"))
     # One that is there keeps its strength.
     card.rows[3].field.setValue(10.0)
     until(qtbot, lambda: values(stage) == {3: 10.0} and not stage.window.hand.busy)
@@ -342,7 +433,7 @@ def test_features_are_found_by_the_words_of_their_labels(qtbot: QtBot, stage: St
     qtbot.keyClick(picker.field, Qt.Key.Key_Return)
     picker.field.setText("9")
     qtbot.keyClick(picker.field, Qt.Key.Key_Return)
-    until(qtbot, lambda: values(stage) == {3: 10.0, 9: 1.0})
+    until(qtbot, lambda: values(stage) == {3: 10.0, 9: 15.0})
     card.find_button.click()
     assert picker.isHidden()
 

@@ -69,7 +69,10 @@ def test_without_an_sae_the_page_shows_the_way(qtbot: QtBot, make_engine: Engine
 
 def test_the_table_fills_and_the_means_are_drawn(qtbot: QtBot, stage: Stage, page: SweepPage) -> None:
     assert page.form.base.currentText() == "Ships · profile"
-    assert page.form.base_words.text() == "1 feature at layer 1: #3 30"
+    first, length = page.form.base_words.text().split("\n")
+    assert first == "1 feature at layer 1: #3 30"
+    # One feature whose row has length 1.
+    assert length.startswith("Length of what is added at λ 1: 30 at layer 1")
     assert page.form.topic.toPlainText() == "ships sea harbour"
     page.run_button.click()
     assert page.running and not page.run_button.isEnabled() and page.cancel_button.isVisible()
@@ -109,11 +112,10 @@ def test_files_hold_the_answers_and_what_they_ran_on(qtbot: QtBot, page: SweepPa
     page.file_dialog.close()
     until(qtbot, lambda: f"Saved as {target}." in page.notice.words())
     with target.open(encoding="utf-8", newline="") as file:
-        rows = list(csv.reader(file))
-    notes = [row[0] for row in rows if row[0].startswith("#")]
-    assert "# Dial: Ships (profile)" in notes and "# Model: tiny-llama" in notes
-    assert "# Versions: miLLM Desktop 0.1.0" in notes and "# SAEs: mirror @ layer 1" in notes
-    assert len(rows) == len(notes) + 1 + 8
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 8 and {row["side"] for row in rows} == {"plain", "steered"}
+    assert all((row["intensity"] == "") is (row["side"] == "plain") for row in rows)
+    assert "What it ran on is in the Markdown." in page.notice.words()
     page.markdown_button.click()
     assert page.file_dialog is not None
     target = tmp_path / "sweep.md"
@@ -122,6 +124,13 @@ def test_files_hold_the_answers_and_what_they_ran_on(qtbot: QtBot, page: SweepPa
     until(qtbot, lambda: f"Saved as {target}." in page.notice.words())
     text = target.read_text(encoding="utf-8")
     assert text.startswith("# Sweep of Ships\n") and "## the sea" in text
+    for note in (
+        "Dial: Ships (profile)",
+        "Model: tiny-llama",
+        "Versions: miLLM Desktop 0.1.0",
+        "SAEs: mirror @ layer 1",
+    ):
+        assert f"- {note}\n" in text
     page.markdown_button.click()
     page.file_dialog.fileSelected.emit(str(tmp_path / "nowhere" / "sweep.md"))
     page.file_dialog.close()

@@ -8,7 +8,7 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QApplication, QWidget
 from pytestqt.qtbot import QtBot
 
-from engine.events import ServerStateChanged
+from engine.events import LibraryStateChanged, ServerStateChanged
 from engine.library.records import StoredMessage
 from tests.conftest import EngineMaker
 from tests.ui.conftest import StageMaker
@@ -167,6 +167,15 @@ def test_what_went_wrong_stays_until_dismissed(qtbot: QtBot, stage: Stage) -> No
     bar.dismiss.click()
     assert bar.message.full_text() == ""
     assert not bar.toast.isVisible()
+
+
+def test_a_lost_library_is_told_until_it_is_well(qtbot: QtBot, stage: Stage) -> None:
+    bar = stage.window.bar
+    stage.engine.events.publish(LibraryStateChanged("lost", "The library was deleted. Put it back."))
+    until(qtbot, lambda: bar.message.full_text() == "The library was deleted. Put it back.")
+    assert not bar._timer.isActive()
+    stage.engine.events.publish(LibraryStateChanged("well"))
+    until(qtbot, lambda: bar.message.full_text() == "The library is where it was: changes are kept again.")
 
 
 def test_background_failures_nobody_caught_are_told(

@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
+import ast
+import json
+import re
+import shlex
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.errors import InvalidParameter, PortInUse
-from ui import words
+from engine.events import RequestRecorded
+from ui import request_words, words
 from ui.chat_state import ChatMessage, ChatOptions, build_request, parse_seed, up_to_last_question
 from ui.fences import Segment, split_fences
+from ui.figures import figures, tokens_per_second
 from ui.snippets import snippets
-from ui.widgets.message_view import figures, tokens_per_second
 from ui.widgets.server_card import reach_of
+
+ROOT = Path(__file__).parents[2]
+ENTRY = {
+    "number": 1,
+    "at": "2026-01-01T00:00:00+00:00",
+    "method": "POST",
+    "path": "/v1/chat/completions",
+    "client": "curl",
+    "remote": "127.0.0.1",
+}
 
 
 def test_errors_are_told_with_their_remedy() -> None:
@@ -147,15 +163,29 @@ def test_options_survive_storage_and_reject_nonsense() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "seed"), [("", None), ("  ", None), ("0", 0), (" 42 ", 42), ("4294967295", 4294967295)]
+    ("text", "seed"),
+    [
+        ("", None),
+        ("  ", None),
+        ("0", 0),
+        (" 42 ", 42),
+        ("4294967295", 4294967295),
+        ("-2", -2),
+        ("-1", None),
+        ("\u22125", -5),
+        ("9223372036854775807", 2**63 - 1),
+        ("-9223372036854775808", -(2**63)),
+    ],
 )
 def test_seeds(text: str, seed: int | None) -> None:
     assert parse_seed(text) == seed
 
 
-@pytest.mark.parametrize("text", ["-1", "1.5", "abc", "4294967296", "²", "1 2"])
+@pytest.mark.parametrize(
+    "text", ["1.5", "abc", "9223372036854775808", "-9223372036854775809", "9" * 5000, "²", "1 2", "--2", "+2"]
+)
 def test_bad_seeds_say_what_is_possible(text: str) -> None:
-    with pytest.raises(InvalidParameter, match="whole number from 0 to 4294967295"):
+    with pytest.raises(InvalidParameter, match="whole number from -9223372036854775808 to 9223372036854775807"):
         parse_seed(text)
 
 
@@ -191,3 +221,55 @@ def test_figures_under_an_answer() -> None:
     assert figures({"finish_reason": "length", "completion_tokens": 1}) == "reached the length limit · 1 token"
     assert figures({"finish_reason": "stopped"}) == "stopped by you"
     assert tokens_per_second({}) is None
+
+
+def test_snippets_hold_whatever_a_name_has() -> None:
+    name, key = 'it\'s "x"\\', "k'y\"\\"
+    python, curl, _open_webui, langchain = snippets("http://127.0.0.1:8123/v1", name, key)
+    for made in (python, langchain):
+        strings = [each.value for each in ast.walk(ast.parse(made.text)) if isinstance(each, ast.Constant)]
+        assert name in strings and key in strings
+    words_of_shell = shlex.split(curl.text.replace("\\\n", ""))
+    assert f"Authorization: Bearer {key}" in words_of_shell
+    assert json.loads(words_of_shell[-1])["model"] == name
+
+
+def test_things_are_counted_in_their_number() -> None:
+    assert [words.counted(number, "thread") for number in (0, 1, 2, 12_345)] == [
+        "0 threads",
+        "1 thread",
+        "2 threads",
+        "12,345 threads",
+    ]
+    assert words.counted(2, "SAE is", "SAEs are") == "2 SAEs are"
+
+
+def test_no_words_count_without_the_helper() -> None:
+    """Of the window's texts: a number in a brace and a plural after it is 1 of them once."""
+    ours = re.compile(
+        r"\{[^{}]*\} (tokens|files|labels|rows|threads|cores|edges|prompts|controls|SAEs|features)\b(?!/)"
+    )
+    found = [
+        f"{path.name}: {line.strip()}"
+        for folder in ("ui", "app")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if ours.search(line)
+    ]
+    # A limit, and numbers that are more than one where the words are reached.
+    above_one = ("MAX_MEMBERS} features", "len(files)} files", "len(rungs)} edges")
+    assert [line for line in found if not any(each in line for each in above_one)] == []
+
+
+def test_a_report_of_steering_is_told_in_words() -> None:
+    report = (
+        'profile;name="Har%22bour";source=active;intensity="0.5";sae="s";layer=1;features=2;hash="x", '
+        'profile;name="By me";source=active;intensity="1";sae="s";layer=2;features=1;hash="y", '
+        'manual;sae="s";layer=1;features=1;hash="z", circuit;id="c-1";intensity="0.25";composed'
+    )
+    entry = RequestRecorded(**{**ENTRY, "steering": report})
+    assert request_words.steering(entry, {'Har"bour'}) == (
+        'cluster Har"bour λ 0.5, profile By me λ 1, by hand, circuit c-1 λ 0.25'
+    )
+    assert request_words.steering(RequestRecorded(**{**ENTRY, "steering": "none"})) == "none"
+    assert request_words.steering(RequestRecorded(**{**ENTRY, "steering": None})) == "–"

@@ -13,10 +13,12 @@ from engine.library.records import ConversationRecord, ExperimentRecord
 from ui.chat_session import ChatSession, TurnState
 from ui.chat_state import ChatMessage, ChatOptions
 from ui.frame import HOME, Frame
+from ui.pages.conversation_export import ConversationExport
 from ui.pages.conversations import ConversationDesk
 from ui.pages.dial_desk import DialDesk
 from ui.pages.first_steps import COMPARED_KEY
 from ui.pages.gate import ModelGate
+from ui.pages.left_off import LeftOff
 from ui.pages.lens import Lens, prompt_ids
 from ui.pages.options import OptionsKeeper
 from ui.pages.prompts import PromptDesk
@@ -51,14 +53,18 @@ class ChatPage(ChatFrame):
         self._session = self._make_session()
         self.desk = ConversationDesk(engine, bridge, self.conversations, self)
         self.prompts = PromptDesk(engine, bridge, self)
-        self.gate = ModelGate(engine, bridge, self.composer, self._say_error, self)
+        self.gate = ModelGate(engine, bridge, self.composer, frame.demo, self._say_error, self)
         self.dial = DialDesk(frame, self.strip, self)
         self.lens = Lens(frame, self.side.lens, self)
         self.records = RecordKeeper(frame, self._say_error, self)
+        self.exporting = ConversationExport(frame, self.composer.notice, self)
         self._keeper = OptionsKeeper(engine.library, bridge, self.settings, self)
+        self._left_off = LeftOff(frame, self)
         self._has_compared = False
         self._coloured: list[ChatMessage] = []
         """Answers a person wants in colour."""
+        self._held = False
+        """The draft is to be sent as soon as what was chosen steers."""
         self._wire()
         self._bind(self._session)
         self._refresh_title()
@@ -69,15 +75,21 @@ class ChatPage(ChatFrame):
     def _wire(self) -> None:
         self.rename_button.clicked.connect(lambda: self._rename_current())
         self.delete_button.clicked.connect(lambda: self._delete_current())
+        self.export_button.clicked.connect(lambda: self._export())
         self.composer.send.connect(self._send)
         self.composer.stop.connect(self.stop)
         self.composer.changed.connect(self._count)
+        self.composer.changed.connect(self._let_go)
+        self.dial.changed.connect(self._send_held)
         self.messages.again.connect(self._again)
         self.messages.go_on.connect(self._go_on)
         self.messages.edited.connect(self._edit)
         self.messages.colour.connect(self._toggle_colours)
         self.messages.keep.connect(self._keep_record)
         self.compare_button.clicked.connect(self.set_comparing)
+        self.strip.released.connect(self.focus_input)
+        self.compare_button.toggled.connect(self._note_left)
+        self._left_off.found.connect(self._take_up)
         self.lens.feature_changed.connect(self._recolour)
         self.lens.coloured.connect(self._show_colours)
         self.records.kept.connect(self._on_kept)
@@ -91,6 +103,7 @@ class ChatPage(ChatFrame):
         self.desk.listed.connect(self._refresh_title)
         self.desk.failed.connect(self._say_error)
         self.gate.opened.connect(self._count)
+        self.gate.opened.connect(lambda: self._keeper.follow(self._engine.shelf.resident, self._frame.services.demo))
         self.gate.closed.connect(lambda: self._on_counted(None, None, ""))
         self.gate.home_wanted.connect(partial(self._frame.go, HOME))
         self.prompts.counted.connect(self._on_counted)
@@ -106,6 +119,17 @@ class ChatPage(ChatFrame):
     def busy(self) -> bool:
         """Whether the conversation on screen is being answered."""
         return self._session.busy
+
+    def _note_left(self) -> None:
+        self._left_off.note(self._session.conversation_id, self.comparing)
+
+    def _take_up(self, conversation: ConversationRecord | None, comparing: bool) -> None:
+        """Go on where the person left off, unless something else was begun meanwhile."""
+        if self._session.messages or self.composer.draft().strip():
+            return
+        if conversation is not None:
+            self.open_record(conversation)
+        self.set_comparing(comparing)
 
     def arrive(
         self,
@@ -153,6 +177,7 @@ class ChatPage(ChatFrame):
 
     def prepare_to_close(self) -> None:
         """The window closes: end every answer and keep what was written."""
+        self._left_off.write()
         for session in self._sessions:
             session.close()
 
@@ -185,7 +210,21 @@ class ChatPage(ChatFrame):
         resident = self._engine.shelf.resident
         return resident.record.name if resident is not None else None
 
+    def _send_held(self) -> None:
+        if self._held and not self.dial.busy:
+            self._held = False
+            self.composer.submit()
+
+    def _let_go(self) -> None:
+        # What is written on is not what was to be sent.
+        self._held = False
+
     def _send(self, text: str) -> None:
+        if self.dial.choosing:
+            # The answer is to be steered by what was just chosen, however quickly Enter follows.
+            self.composer.set_draft(text)
+            self._held = True
+            return
         options, model = self._options(), self._model()
         if options is None or model is None:
             self.composer.set_draft(text)
@@ -299,6 +338,7 @@ class ChatPage(ChatFrame):
         self.composer.notice.hide()
         self.title.set_text(title or self.desk.title_of(session.conversation_id) or "New chat")
         self._refresh_title()
+        self._note_left()
 
     def _make_session(self, record: ConversationRecord | None = None) -> ChatSession:
         session = ChatSession(self._engine, self._bridge, record)
@@ -354,6 +394,7 @@ class ChatPage(ChatFrame):
         if session is self._session:
             self.conversations.set_current(session.conversation_id)
             self._refresh_title()
+            self._note_left()
         self._mark_writing()
         self._forget_if_done(session)
 
@@ -361,6 +402,7 @@ class ChatPage(ChatFrame):
         saved = self._session.conversation_id is not None
         self.rename_button.setVisible(saved)
         self.delete_button.setVisible(saved)
+        self.export_button.setVisible(bool(self._session.messages))
         title = self.desk.title_of(self._session.conversation_id)
         if title is not None:
             self.title.set_text(title)
@@ -375,6 +417,10 @@ class ChatPage(ChatFrame):
     def _delete_current(self) -> None:
         if self._session.conversation_id is not None:
             self.desk.delete(self._session.conversation_id)
+
+    def _export(self) -> None:
+        messages = [message.copied() for message in self._session.messages]
+        self.exporting.ask(self.title.full_text(), self._session.system_prompt, messages)
 
     # --- comparing and colours --------------------------------------------------------------------------------------
 

@@ -384,7 +384,7 @@ class CircuitsPage(LibraryFrame[ShownCircuit]):
             self.card.attach_button.setEnabled(True)
             self.say_error(error)
 
-        self.run(lambda: saes.attach_set(items), done, refused)
+        self.run(lambda: saes.attach_set(items), done, refused, key=("attach set", *items))
 
     def _export(self) -> None:
         if self.view is not None:
@@ -404,4 +404,4 @@ class CircuitsPage(LibraryFrame[ShownCircuit]):
                 words += f" The cluster that was cut from it, “{also.name}”, went with it."
             self.offer_undo(words, record.id, partial(circuits.restore, record, also))
 
-        self.run(lambda: circuits.delete(record.id), done)
+        self.run(lambda: circuits.delete(record.id), done, key=("delete circuit", record.id))

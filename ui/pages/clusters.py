@@ -153,7 +153,7 @@ class ClustersPage(LibraryFrame[LabelledCluster]):
             self.say_error(error)
 
         self.say(f"Attaching {sae_id}…")
-        self.run(lambda: saes.attach(sae_id, layer), done, refused)
+        self.run(lambda: saes.attach(sae_id, layer), done, refused, key=("attach", sae_id, layer))
 
     def _export(self) -> None:
         record = self.record
@@ -170,4 +170,4 @@ class ClustersPage(LibraryFrame[LabelledCluster]):
             words = " ".join((f"“{record.name}” is deleted.", *result.warnings))
             self.offer_undo(words, record.id, partial(engine.profiles.restore, record))
 
-        self.run(lambda: engine.clusters.delete(record.id), done)
+        self.run(lambda: engine.clusters.delete(record.id), done, key=("delete profile", record.id))

@@ -82,7 +82,7 @@ class ConversationDesk(QObject):
             self._view.offer_undo(record.title)
             self._events.publish(ConversationsChanged())
 
-        self._bridge.run_in_background(take, gone, self.failed.emit, owner=self)
+        self._bridge.run_once(("delete conversation", conversation_id), take, gone, self.failed.emit, owner=self)
 
     def undo(self) -> None:
         """Bring the conversation deleted last back, with all its messages."""

@@ -1,4 +1,4 @@
-"""The dial under a chat: reads what there is to steer with, puts the choice in force, turns it while text streams."""
+"""The dial above the composer: reads what there is to steer with, puts the choice in force, turns it as text comes."""
 
 from __future__ import annotations
 
@@ -65,6 +65,8 @@ class DialDesk(QObject):
         self._turning = False
         self._under_way: Target | None = None
         self._putting = False
+        self._at_zero = False
+        """Whether the notice says that what was chosen adds nothing."""
         self._pending = False
         """What is chosen waits for the person: to agree, or to attach what it needs."""
         self._asked = 0
@@ -76,6 +78,7 @@ class DialDesk(QObject):
         strip.turned.connect(self._turn)
         strip.agreed.connect(self._on_agreed)
         strip.attach_wanted.connect(self._attach)
+        strip.page_wanted.connect(frame.go)
 
     # --- what is chosen ---------------------------------------------------------------------------------------------
 
@@ -88,6 +91,11 @@ class DialDesk(QObject):
     def busy(self) -> bool:
         """Whether a change is on its way to the engine."""
         return self._turning or self._putting or self._wish is not None
+
+    @property
+    def choosing(self) -> bool:
+        """Whether something that was chosen is not in force yet."""
+        return self._putting or self._wish is not None
 
     def on_event(self, event: Event) -> None:
         """Follow what others do."""
@@ -121,7 +129,7 @@ class DialDesk(QObject):
     def choose(self, kind: Kind, key: str, value: float | None = None) -> None:
         """Steer with this document; with ``LIVE``, with whatever steers already."""
         self._strip.notice.hide()
-        self._pending = False
+        self._pending = self._at_zero = False
         if (kind, key) == LIVE:
             self._chosen = LIVE
             self._mine = None
@@ -145,7 +153,11 @@ class DialDesk(QObject):
         def done(warnings: Sequence[str]) -> None:
             self._putting = self._pending = False
             self._mine = target
-            if warnings:
+            if self._standing(target).value == 0:
+                self._show()
+                self._strip.say_zero("\n".join(warnings) or f"“{target.name}” stands at λ 0, so it adds nothing.")
+                self._at_zero = True
+            elif warnings:
                 self._strip.notice.show_words("\n".join(warnings), "info")
             self.refresh()
 
@@ -199,7 +211,9 @@ class DialDesk(QObject):
             self._wish = (*self._chosen, None) if self._chosen != LIVE else None
             self.refresh()
 
-        self._bridge.run_in_background(lambda: saes.attach_saved_set(name), attached, self._say_error, owner=self)
+        self._bridge.run_once(
+            ("attach set", name), lambda: saes.attach_saved_set(name), attached, self._say_error, owner=self
+        )
 
     def _on_agreed(self) -> None:
         target = self._shelf.find(*self._chosen)
@@ -212,6 +226,9 @@ class DialDesk(QObject):
         self._put(target, None)
 
     def _turn(self, value: float) -> None:
+        if value and self._at_zero:
+            self._at_zero = False
+            self._strip.notice.hide()
         target = self._target()
         if target is None or target.kind is Kind.NONE:
             return
@@ -281,14 +298,19 @@ class DialDesk(QObject):
             self._hand = target
         rung, claim = self._evidence(target)
         self._strip.show_shelf(self._shelf, self._chosen)
-        self._strip.show_target(self._standing(target), f"now: {live_words(now)}", rung, claim)
+        standing = None if target is None else self._standing(target)
+        attached = bool(now.state.attachments)
+        persistence = target is not None and target.only_persistence
+        self._strip.show_target(
+            standing, f"now: {live_words(now)}", rung, claim, attached=attached, only_persistence=persistence
+        )
         self.changed.emit()
 
-    def _standing(self, target: Target | None) -> Target | None:
+    def _standing(self, target: Target) -> Target:
         """The target with its dial where it stands this moment, which the library may not have been asked for yet."""
         state = self._engine.desk.state
-        if target is None or target.kind is Kind.NONE or self._wanted is not None or self._turning:
-            return target if target is None or self._wanted is None else replace(target, value=self._wanted[1])
+        if target.kind is Kind.NONE or self._wanted is not None or self._turning:
+            return target if self._wanted is None else replace(target, value=self._wanted[1])
         if state.profile is not None and state.profile.profile_id == target.key:
             return replace(target, value=state.profile.intensity)
         found = next((one for one in state.circuits if one.circuit_id == target.key), None)

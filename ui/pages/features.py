@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QDragEnterEvent, QDropEvent, QResizeEvent
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QBoxLayout, QFileDialog, QFrame, QScrollArea, QStackedWidget, QWidget
 
 from engine.actions.saes.views import LabelsResult
@@ -15,17 +15,18 @@ from engine.events import Event, ModelLoadComplete, ModelUnloadComplete, SaeAtta
 from engine.saes.attachment import Attachment
 from ui import theme
 from ui.feature_facts import FeatureFacts, facts_of
-from ui.frame import MONITOR, STEERING, Frame
+from ui.frame import CHAT, MONITOR, STEERING, Frame
 from ui.pages.features_contrast import ContrastTab
 from ui.pages.features_reading import ReadingTab
 from ui.pages.features_seen import SeenTab
 from ui.pages.record_keeping import RecordKeeper
+from ui.steer_targets import Kind
 from ui.widgets.basics import Button, Card, Notice, column, label, line
 from ui.widgets.feature_detail import FeatureDetail
 from ui.widgets.feature_picker import FeaturePicker
 from ui.widgets.place_box import PlaceBox
-from ui.widgets.scroll_page import PageHead, page_ground, page_scroll
-from ui.words import count, describe_error
+from ui.widgets.scroll_page import PageHead, page_ground, page_scroll, reveal
+from ui.words import counted, describe_error
 
 TABS = ("Labels", "Read a text", "Contrast", "Seen live")
 LABELS, READ, CONTRAST, SEEN = range(4)
@@ -52,7 +53,6 @@ class FeaturesPage(QWidget):
         self._frame = frame
         self._asked = 0
         self.setObjectName("page")
-        self.setAcceptDrops(True)
         self.places = PlaceBox()
         self.places.place_chosen.connect(self._on_place)
         self.import_button = Button("Import labels…", "plain", "folder", self._pick_file)
@@ -68,10 +68,11 @@ class FeaturesPage(QWidget):
         self.gate_button = Button("Go to Steering", "primary", on_click=partial(frame.go, STEERING))
         self.file_dialog: QFileDialog | None = None
         self._build()
-        self.picker.picked.connect(lambda _sae, _layer, index: self.show_feature(index))
+        self.picker.picked.connect(lambda _sae, _layer, index: self._pick(index))
         for tab in (self.reading, self.contrast, self.seen):
-            tab.feature_picked.connect(self.show_feature)
+            tab.feature_picked.connect(self._pick)
         self.contrast.try_wanted.connect(self._try)
+        self.contrast.compare_wanted.connect(lambda key: frame.go(CHAT, compare=True, steer=(Kind.CLUSTER.value, key)))
         self.records = RecordKeeper(frame, self._say_error, self)
         self.contrast.keep_wanted.connect(self.records.add)
         self.records.kept.connect(lambda record: self.records.tell(self.notice, record))
@@ -93,7 +94,9 @@ class FeaturesPage(QWidget):
                     self.show_feature(self.detail.facts.index)
 
     def arrive(self, **what: object) -> None:
-        """``sae_id`` and ``layer`` choose the SAE, ``feature`` opens one, ``text`` is put up for reading."""
+        """``sae_id`` and ``layer`` choose the SAE, ``feature`` opens one, ``text`` is put up for
+        reading, ``files`` are labels that were dropped.
+        """
         self.refresh()
         sae_id, layer = what.get("sae_id"), what.get("layer")
         if isinstance(sae_id, str) and isinstance(layer, int):
@@ -104,6 +107,9 @@ class FeaturesPage(QWidget):
         if isinstance(text, str):
             self.reading.field.setPlainText(text)
             self.open_tab(READ)
+        files = what.get("files")
+        if isinstance(files, tuple) and files:
+            self._take_labels(files)
 
     def prepare_to_close(self) -> None:
         """End what is being read."""
@@ -126,6 +132,11 @@ class FeaturesPage(QWidget):
         for number, tab in enumerate(self.tabs):
             tab.setChecked(number == place)
 
+    def _pick(self, index: int) -> None:
+        """Show a feature that a person chose; where its panel stands under the lists, it comes into sight."""
+        self.show_feature(index)
+        reveal(self.detail)
+
     def show_feature(self, index: int) -> None:
         """Show what is known about a feature of the chosen SAE."""
         place = self.places.place
@@ -140,6 +151,16 @@ class FeaturesPage(QWidget):
 
         self._bridge.run_in_background(lambda: facts_of(engine, place, index), shown, self._say_error, owner=self)
 
+    def _take_labels(self, files: Sequence[Path]) -> None:
+        """Import the first of them; several files of one export come as their folder."""
+        self.import_labels(files[0])
+        if len(files) > 1:
+            self._frame.say(
+                f"{len(files)} files of labels were dropped; {files[0].name} is read. Drop their folder to read all."
+            )
+        if self.places.place is None:
+            self._frame.say(f"Attach the SAE that the labels in {files[0].name} belong to, then drop them again.")
+
     def import_labels(self, path: Path) -> None:
         """Store the labels in a file or folder for the chosen SAE."""
         place = self.places.place
@@ -152,26 +173,6 @@ class FeaturesPage(QWidget):
         self._bridge.run_in_background(
             lambda: saes.import_label_file(sae_id, path), self._on_labels, self._on_import_error, owner=self
         )
-
-    # --- drag and drop ----------------------------------------------------------------------------------------------
-
-    def dragEnterEvent(self, event: QDragEnterEvent) -> None:
-        """Take files and folders of labels."""
-        if _label_files(event):
-            event.acceptProposedAction()
-
-    def dropEvent(self, event: QDropEvent) -> None:
-        """Import the first of them; several files of one export come as their folder."""
-        files = _label_files(event)
-        if not files:
-            return
-        event.acceptProposedAction()
-        if len(files) > 1:
-            self.notice.show_words(
-                f"{len(files)} files were dropped; {files[0].name} is read. Drop their folder to read all of them.",
-                "warn",
-            )
-        self.import_labels(files[0])
 
     # --- inside -----------------------------------------------------------------------------------------------------
 
@@ -198,6 +199,7 @@ class FeaturesPage(QWidget):
             "info",
             Button("Open Steering", "quiet", on_click=partial(self._frame.go, STEERING)),
         )
+        reveal(self.notice)
 
     def _on_refused(self, place: object, error: Exception) -> None:
         mine = self.places.place
@@ -207,7 +209,7 @@ class FeaturesPage(QWidget):
     def _pick_file(self) -> None:
         dialog = QFileDialog(self, "Choose a file of labels")
         dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
-        dialog.setNameFilters(["Labels (*.csv *.json *.jsonl *.ndjson *.gz)", "All files (*)"])
+        dialog.setNameFilters(["Labels (*.csv *.tsv *.json *.jsonl *.ndjson *.gz)", "All files (*)"])
         dialog.fileSelected.connect(lambda name: self.import_labels(Path(name)))
         dialog.finished.connect(dialog.deleteLater)
         self.file_dialog = dialog
@@ -215,9 +217,9 @@ class FeaturesPage(QWidget):
 
     def _on_labels(self, result: LabelsResult) -> None:
         self.import_button.setEnabled(True)
-        words = f"Labels of {count(result.imported)} features of {result.sae_id} are stored."
+        words = f"Labels of {counted(result.imported, 'feature')} of {result.sae_id} are stored."
         if result.skipped:
-            words += f" {count(result.skipped)} rows had none."
+            words += f" {counted(result.skipped, 'row')} had none."
         self.notice.show_words(words, "info")
         self.picker.refresh()
 
@@ -282,9 +284,3 @@ class FeaturesPage(QWidget):
         self._side.setMinimumWidth(DETAIL_WIDTH if wide else 0)
         self._side.setMaximumWidth(DETAIL_WIDTH if wide else 16_777_215)
         self._side.setMinimumHeight(0 if wide else LEAST_DETAIL)
-
-
-def _label_files(event: QDropEvent) -> list[Path]:
-    """Files and folders among what is dragged that may hold labels."""
-    found = [Path(url.toLocalFile()) for url in event.mimeData().urls() if url.isLocalFile()]
-    return [path for path in found if path.suffix.casefold() in ENDINGS or path.is_dir()]

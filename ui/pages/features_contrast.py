@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from PySide6.QtCore import Signal
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QBoxLayout, QDoubleSpinBox, QLineEdit, QPlainTextEdit, QWidget
+from PySide6.QtWidgets import QBoxLayout, QLineEdit, QPlainTextEdit, QWidget
 
 from engine.actions.experiments.contrasts import record_of_contrast
 from engine.actions.saes.contrast import DENSITY_CAP, Contrast, ContrastFeature, cluster_document
@@ -18,13 +18,15 @@ from engine.documents.members import MAX_MEMBERS
 from engine.engine import Engine
 from engine.library.records import FeatureLabel
 from engine.saes.attachment import Attachment
+from engine.steering.push import GENTLE
 from ui import theme
 from ui.bridge import Bridge
-from ui.feature_facts import GENTLE
 from ui.widgets.basics import Button, Notice, column, inset_text, label, line
 from ui.widgets.feature_picker import density_words
+from ui.widgets.number_field import DecimalField
 from ui.widgets.rows_table import Column, RowsTable
-from ui.words import count, describe_error
+from ui.widgets.scroll_page import InOnePlace, reveal
+from ui.words import count, counted, describe_error
 
 TRIED = 3
 """Features put on the dial at once when none is chosen."""
@@ -89,6 +91,8 @@ class ContrastTab(QWidget):
     """index → strength."""
     keep_wanted = Signal(object)
     """What makes a record of what was found, given the versions: see :meth:`RecordKeeper.add`."""
+    compare_wanted = Signal(str)
+    """The id of a cluster that was saved."""
 
     def __init__(self, engine: Engine, bridge: Bridge) -> None:
         super().__init__()
@@ -104,7 +108,7 @@ class ContrastTab(QWidget):
         self._toward_a = True
         self.first = _texts("Texts A", "Texts with what you look for, one to a line")
         self.second = _texts("Texts B", "Texts without it, otherwise alike, one to a line")
-        self.cap = QDoubleSpinBox()
+        self.cap = DecimalField()
         self.cap.setRange(0.1, 100.0)
         self.cap.setDecimals(1)
         self.cap.setSuffix(" %")
@@ -136,6 +140,8 @@ class ContrastTab(QWidget):
         self.name.setMaxLength(120)
         self.name.returnPressed.connect(self._save)
         self.save_panel = QWidget()
+        self._foot = QWidget()
+        self._places = InOnePlace(self._foot, self.save_panel)
         self._build()
         self._show_busy(False)
         self._show_found()
@@ -214,12 +220,13 @@ class ContrastTab(QWidget):
         words = "Features that fire more in one set than in the other are listed here."
         if found is not None:
             words = (
-                f"{count(found.tokens_a)} tokens in A, {count(found.tokens_b)} in B, read unsteered. "
+                f"{counted(found.tokens_a, 'token')} in A, {count(found.tokens_b)} in B, read unsteered. "
                 "These features go with the texts; whether they cause anything shows when you turn their dial."
             )
             if found.left_out:
                 words += f" {found.left_out} were left out because they fire too often in general."
         self.words.setText(words)
+        self._places.setCurrentWidget(self._foot)
         self.keep_button.setEnabled(found is not None)
         self.a_button.setText(f"More in A ({len(found.toward_a)})" if found is not None else "More in A")
         self.b_button.setText(f"More in B ({len(found.toward_b)})" if found is not None else "More in B")
@@ -265,14 +272,24 @@ class ContrastTab(QWidget):
 
     def _begin_save(self) -> None:
         if len(self.chosen()) > MAX_MEMBERS:
-            self.notice.show_words(f"A cluster holds at most {MAX_MEMBERS} features; select fewer.", "warn")
+            self._say(f"A cluster holds at most {MAX_MEMBERS} features; select fewer.", "warn")
             return
         first = self.chosen()[0]
         known = self._labels.get(first.index)
         self.name.setText(known.label.capitalize()[:120] if known is not None else f"Feature {first.index}")
-        self.save_panel.show()
+        self._places.setCurrentWidget(self.save_panel)
+        reveal(self.save_panel)
         self.name.setFocus()
         self.name.selectAll()
+
+    def _end_save(self) -> None:
+        self._places.setCurrentWidget(self._foot)
+        self.save_button.setFocus()
+
+    def _say(self, words: str, tone: str = "bad", *actions: QWidget) -> None:
+        """Say what became of something that was done down there, where it is seen."""
+        self.notice.show_words(words, tone, *actions)
+        reveal(self.notice)
 
     def _save(self) -> None:
         found, place, features, name = self._found, self._place, self.chosen(), self.name.text().strip()
@@ -295,18 +312,23 @@ class ContrastTab(QWidget):
             )
             return engine.clusters.import_document(json.dumps(document).encode("utf-8"))
 
-        self._bridge.run_in_background(
-            save, self._on_saved, lambda error: self.notice.show_words(describe_error(error)), owner=self
+        self._bridge.run_once(
+            ("save cluster", name), save, self._on_saved, lambda error: self._say(describe_error(error)), owner=self
         )
 
     def _on_saved(self, outcome: ImportOutcome) -> None:
         item = outcome.results[0]
         if item.profile_id is None:
-            self.notice.show_words(item.error or "The cluster could not be saved.")
+            self._say(item.error or "The cluster could not be saved.")
             return
-        self.save_panel.hide()
+        self._end_save()
+        key = item.profile_id
         more = f" {' '.join(item.warnings)}" if item.warnings else ""
-        self.notice.show_words(f"Saved as the cluster “{item.name}”. You find it under Clusters.{more}", "info")
+        self._say(
+            f"Saved as the cluster “{item.name}”. You find it under Clusters.{more}",
+            "info",
+            Button("Compare with it", "quiet", on_click=lambda: self.compare_wanted.emit(key)),
+        )
 
     def _show_busy(self, busy: bool) -> None:
         self.run_button.setEnabled(not busy)
@@ -321,9 +343,8 @@ class ContrastTab(QWidget):
             part.addWidget(field)
             self._fields.addLayout(part, 1)
         save = line(self.name, Button("Save", "primary", on_click=self._save))
-        save.addWidget(Button("Cancel", "quiet", on_click=self.save_panel.hide))
+        save.addWidget(Button("Cancel", "quiet", on_click=self._end_save))
         self.save_panel.setLayout(save)
-        self.save_panel.hide()
         inside = column(spacing=theme.S)
         inside.addLayout(self._fields)
         caption = label("Leave out what fires at more than", "small")
@@ -334,8 +355,8 @@ class ContrastTab(QWidget):
         inside.addWidget(self.table, 1)
         foot = line(self.try_button, self.save_button, self.keep_button)
         foot.addWidget(self.choice, 1)
-        inside.addLayout(foot)
-        inside.addWidget(self.save_panel)
+        self._foot.setLayout(foot)
+        inside.addWidget(self._places)
         self.setLayout(inside)
 
     def resizeEvent(self, event: QResizeEvent) -> None:

@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 
 from PySide6.QtCore import Qt, QTimer, Signal
-from PySide6.QtGui import QResizeEvent
+from PySide6.QtGui import QKeySequence, QResizeEvent, QShortcut
 from PySide6.QtWidgets import QCheckBox, QFrame, QPlainTextEdit, QScrollArea, QSplitter, QWidget
 
 from engine.actions.saes.reading import TextReading
@@ -21,7 +21,7 @@ from ui.feature_facts import label_words, visible
 from ui.widgets.basics import Button, Notice, column, label, line
 from ui.widgets.rows_table import Column, RowsTable
 from ui.widgets.token_chips import Chip, TokenChips
-from ui.words import count, describe_error
+from ui.words import counted, describe_error
 
 TOP = 10
 """Features read at each token."""
@@ -83,6 +83,9 @@ class ReadingTab(QWidget):
         self.as_message.setToolTip("Put the text through the model's chat template, as Chat does")
         self.read_button = Button("Read", "primary", on_click=self.read)
         self.cancel_button = Button("Cancel", "quiet", on_click=self.cancel)
+        for keys in ("Ctrl+Return", "Ctrl+Enter"):
+            # Both Enter keys; heard wherever the keyboard is while this tab is in front.
+            QShortcut(QKeySequence(keys), self).activated.connect(self.read_button.click)
         self.notice = Notice()
         self.words = label("", "small", wrap=True)
         self.clear_colour = Button("Show the strongest again", "quiet", on_click=self._clear_colour)
@@ -215,7 +218,7 @@ class ReadingTab(QWidget):
         usual = [value for value, token in zip(values, reading.tokens, strict=True) if not token.sink]
         top = max(usual, default=0.0)
         self.words.setText(
-            f"{count(len(reading.tokens))} tokens, read unsteered. {told} Full colour: {top:.2f}. "
+            f"{counted(len(reading.tokens), 'token')}, read unsteered. {told} Full colour: {top:.2f}. "
             "Pale tokens are attention sinks: what they show says little."
         )
         chips = [

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from PySide6.QtCore import QObject, QTimer, Signal
+from PySide6.QtCore import QObject, QTimer, Signal, Slot
 from PySide6.QtWidgets import QWidget
 
 from engine.engine import Engine
@@ -79,10 +80,9 @@ def read_standing(engine: Engine, facts: DemoFacts | None) -> Standing:
 
 
 class FirstStepsGuide(QObject):
-    """Fills the card and carries its buttons out; loading and installing are the page's."""
+    """Fills the card and carries its buttons out; loading is the page's, installing the window's."""
 
     load_wanted = Signal(int)
-    install_wanted = Signal()
     failed = Signal(object)
 
     def __init__(self, frame: Frame, card: FirstSteps, page: QWidget) -> None:
@@ -91,20 +91,23 @@ class FirstStepsGuide(QObject):
         self._engine = frame.engine
         self._bridge = frame.bridge
         self._facts = frame.services.demo
+        self._demo = frame.demo
         self._card = card
         self._page = page
         self._standing: Standing | None = None
         self._attaching = False
         self._asked = 0
+        self._then: list[Callable[[], None]] = []
         self.dialog: ReportDialog | None = None
         self._timer = QTimer(self)
         self._timer.setSingleShot(True)
         self._timer.setInterval(SETTLE_MS)
-        self._timer.timeout.connect(self.refresh)
+        self._timer.timeout.connect(lambda: self.refresh())
         card.load.wanted.connect(self._on_load)
         card.attach.wanted.connect(self._on_attach)
-        card.dial.wanted.connect(self._on_dial)
+        card.dial.wanted.connect(self.compare)
         card.report.connect(self.show_report)
+        self._demo.changed.connect(self._show)
         self._show()
         self.refresh()
 
@@ -114,8 +117,10 @@ class FirstStepsGuide(QObject):
             self._show()
             self._timer.start()
 
-    def refresh(self) -> None:
-        """Ask the library anew."""
+    def refresh(self, then: Callable[[], None] | None = None) -> None:
+        """Ask the library anew; ``then`` is called once how things stand is known."""
+        if then is not None:
+            self._then.append(then)
         self._asked += 1
         asked, engine, facts = self._asked, self._engine, self._facts
 
@@ -123,6 +128,9 @@ class FirstStepsGuide(QObject):
             if asked == self._asked:
                 self._standing = standing
                 self._show()
+                waiting, self._then = self._then, []
+                for each in waiting:
+                    each()
 
         self._bridge.run_in_background(lambda: read_standing(engine, facts), told, self.failed.emit, owner=self)
 
@@ -152,11 +160,11 @@ class FirstStepsGuide(QObject):
         if record is not None:
             self.load_wanted.emit(record.id)
         else:
-            self.install_wanted.emit()
+            self._demo.begin()
 
     def _on_attach(self) -> None:
         if self._pack_missing or self._pack_older:
-            self.install_wanted.emit()
+            self._demo.begin(ready=False)
             return
         if self._facts is None or not self._fits_demo:
             self._frame.go(SAES if SAES in _pages() else STEERING)
@@ -171,11 +179,16 @@ class FirstStepsGuide(QObject):
                 self.failed.emit(error)
             self.refresh()
 
-        self._bridge.run_in_background(
-            lambda: saes.attach_saved_set(name), lambda _result: ended(None), ended, owner=self
+        self._bridge.run_once(
+            ("attach set", name),
+            lambda: saes.attach_saved_set(name),
+            lambda _result: ended(None),
+            ended,
+            owner=self,
         )
 
-    def _on_dial(self) -> None:
+    def compare(self) -> None:
+        """Open the chat for a comparison, with the demo's question and cluster where they fit."""
         standing, facts = self._standing, self._facts
         if facts is not None and standing is not None and standing.cluster is not None and self._fits_demo:
             self._frame.go(
@@ -216,6 +229,7 @@ class FirstStepsGuide(QObject):
         standing = self._standing
         return standing is not None and standing.demo_model is not None and standing.older_pack
 
+    @Slot()
     def _show(self) -> None:
         shelf, state = self._engine.shelf, self._engine.desk.state
         resident, attached = shelf.resident, state.attachments
@@ -225,6 +239,8 @@ class FirstStepsGuide(QObject):
             card.load.show_step(f"{resident.record.name} is loaded.", None, done=True)
         elif shelf.loading is not None:
             card.load.show_step(f"Loading {shelf.loading.model_name}: {shelf.loading.stage}…", None)
+        elif self._demo.running:
+            card.load.show_step(self._demo.in_words, None)
         else:
             record = self._to_load()
             if record is not None:
@@ -240,6 +256,9 @@ class FirstStepsGuide(QObject):
         elif attached:
             layers = ", ".join(str(layer) for layer in sorted({each.layer for each in attached}))
             card.attach.show_step(f"Attached on layer{'s' if ',' in layers else ''} {layers}.", None, done=True)
+        elif self._demo.running:
+            words = self._demo.in_words if resident is not None else "The demo model's SAEs are attached by themselves."
+            card.attach.show_step(words, None)
         elif self._pack_missing:
             words = "The demo model is here without its SAEs, clusters and circuits. They come with this program."
             card.attach.show_step(words, "Add the demo pack", first=resident is not None)

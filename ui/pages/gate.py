@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QObject, Signal
+from PySide6.QtCore import QObject, Signal, Slot
 
 from engine.engine import Engine
 from engine.events import (
@@ -20,6 +21,9 @@ from engine.library.records import ModelRecord
 from engine.models.llamacpp.availability import can_run
 from ui.bridge import Bridge
 from ui.widgets.composer import Composer
+
+if TYPE_CHECKING:
+    from ui.demo_install import DemoInstall
 
 _NEVER = datetime.min.replace(tzinfo=UTC)
 
@@ -43,16 +47,19 @@ class ModelGate(QObject):
         engine: Engine,
         bridge: Bridge,
         composer: Composer,
+        demo: DemoInstall,
         on_error: Callable[[Exception], None],
         parent: QObject,
     ) -> None:
         super().__init__(parent)
+        self._demo = demo
         self._engine = engine
         self._bridge = bridge
         self._composer = composer
         self._on_error = on_error
         self._offered: int | None = None
         composer.remedy.connect(self._on_remedy)
+        demo.changed.connect(self._on_install)
 
     def on_event(self, event: Event) -> None:
         """Look again when a model came, went or moved on."""
@@ -76,10 +83,29 @@ class ModelGate(QObject):
                 f"Loading {loading.model_name}: {loading.stage}. You can write your message meanwhile.", None
             )
             return
+        if self._demo.running:
+            self._offered = None
+            self._say_installing()
+            return
         self._bridge.run_in_background(shelf.list, self._offer, self._on_error, owner=self)
 
+    @Slot()
+    def _on_install(self) -> None:
+        shelf = self._engine.shelf
+        if shelf.resident is not None or shelf.loading is not None:
+            return
+        if self._demo.running:
+            self._offered = None
+            self._say_installing()
+        else:
+            self.refresh()
+
+    def _say_installing(self) -> None:
+        self._composer.set_not_ready(f"{self._demo.in_words} You can write your message meanwhile.", None)
+
     def _offer(self, records: list[ModelRecord]) -> None:
-        if self._engine.shelf.resident is not None or self._engine.shelf.loading is not None:
+        shelf = self._engine.shelf
+        if shelf.resident is not None or shelf.loading is not None or self._demo.running:
             return
         best = suggestion(records)
         self._offered = best.id if best is not None else None
@@ -96,7 +122,8 @@ class ModelGate(QObject):
             self.home_wanted.emit()
             return
         loader = self._engine.loader
-        self._bridge.run_in_background(
+        self._bridge.run_once(
+            ("load", model_id),
             lambda: loader.load(model_id),
             lambda future: self._bridge.when_done(future, None, self._on_error, owner=self),
             self._on_error,

@@ -6,9 +6,9 @@ from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
 
-from PySide6.QtCore import QTimer
+from PySide6.QtCore import Qt, QTimer, Slot
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QBoxLayout, QFileDialog, QFrame, QScrollArea, QWidget
+from PySide6.QtWidgets import QApplication, QBoxLayout, QFileDialog, QFrame, QScrollArea, QWidget
 
 from engine.errors import LoadCancelled, ModelAlreadyExists
 from engine.events import (
@@ -24,10 +24,10 @@ from engine.events import (
 from engine.library.records import ConversationSummary, ModelRecord
 from engine.models.shelf import LoadedModel
 from ui import theme
-from ui.bridge import Inbox
 from ui.frame import CHAT, STEERING, Frame
 from ui.pages.first_steps import FirstStepsGuide
 from ui.ports import free_port_after
+from ui.shelf_words import detaching
 from ui.widgets.basics import Button, Surface, column
 from ui.widgets.first_steps import FirstSteps
 from ui.widgets.model_card import ModelCard
@@ -39,6 +39,9 @@ CONTENT_WIDTH = 1240
 TRAFFIC_MS = 1000
 TWO_COLUMNS = 940
 """From this page width on, the cards stand side by side."""
+
+INSTALLED = "The demo model and its pack are installed."
+READY = "The demo model and its SAEs are installed and ready."
 
 TALL = 940
 """From this page height on, there is room for the conversations written last."""
@@ -61,13 +64,14 @@ class HomePage(QScrollArea):
         self.steps = FirstSteps()
         self.recent = RecentCard()
         self.folder_dialog: QFileDialog | None = None
-        self._install_inbox: Inbox | None = None
+        # The snippets carry the key.
+        self._end = services.settings.subscribe(lambda _names: self._bridge.post(self._fill_steps, owner=self))
         self._build()
         self.model.load.connect(self._load)
         self.model.unload.connect(self._unload)
         self.model.cancel.connect(self._cancel)
         self.model.add_folder.connect(self._pick_folder)
-        self.model.install_demo.connect(self._install_demo)
+        self.model.install_demo.connect(frame.demo.begin)
         self.server.start.connect(self._start_server)
         self.server.stop.connect(self._stop_server)
         self.steps.chat.connect(partial(frame.go, CHAT))
@@ -75,9 +79,10 @@ class HomePage(QScrollArea):
         self.steps.tour.connect(frame.show_around)
         self.guide = FirstStepsGuide(frame, self.steps, self)
         self.guide.load_wanted.connect(self._load)
-        self.guide.install_wanted.connect(self._install_demo)
         self.guide.failed.connect(self._say_error)
         self.recent.opened.connect(self._open_conversation)
+        frame.demo.changed.connect(self._show_install)
+        frame.demo.ended.connect(self._on_installed)
         self._pulse = QTimer(self)
         self._pulse.setInterval(TRAFFIC_MS)
         self._pulse.timeout.connect(self._refresh_traffic)
@@ -85,6 +90,10 @@ class HomePage(QScrollArea):
         self.refresh_models()
         self._refresh_recent()
         self._refresh_server()
+
+    def prepare_to_close(self) -> None:
+        """Follow the settings no more."""
+        self._end()
 
     def on_event(self, event: Event) -> None:
         """Follow the engine and the server."""
@@ -97,7 +106,8 @@ class HomePage(QScrollArea):
                     self.model.notice.show_words(event.message)
                 self.refresh_models()
             case ModelLoadComplete():
-                self.model.notice.hide()
+                if self.model.notice.words() not in (INSTALLED, READY):
+                    self.model.notice.hide()
                 self.refresh_models()
             case ModelUnloadComplete() | ModelsChanged():
                 self.refresh_models()
@@ -122,6 +132,14 @@ class HomePage(QScrollArea):
         self._fill_steps()
 
     def _load(self, model_id: int) -> None:
+        """Load a model; where that takes SAEs away, once the person has agreed."""
+        if words := detaching(self._engine, model_id):
+            agree = Button("Load it", "primary", on_click=lambda: self._load_now(model_id))
+            self.model.notice.show_words(words, "warn", agree)
+        else:
+            self._load_now(model_id)
+
+    def _load_now(self, model_id: int) -> None:
         self.model.notice.hide()
         loader = self._engine.loader
 
@@ -129,7 +147,7 @@ class HomePage(QScrollArea):
             self._refresh_state()
             self._bridge.when_done(future, None, self._on_load_error, owner=self)
 
-        self._bridge.run_in_background(lambda: loader.load(model_id), started, self._say_error, owner=self)
+        self._bridge.run_once(("load", model_id), lambda: loader.load(model_id), started, self._say_error, owner=self)
 
     def _on_load_error(self, error: Exception) -> None:
         if isinstance(error, LoadCancelled):
@@ -182,7 +200,9 @@ class HomePage(QScrollArea):
 
             return import_local_model(library, events, Path(folder))
 
-        self._bridge.run_in_background(task, self._on_imported, self._on_import_error, owner=self)
+        self._bridge.run_once(
+            ("import model", folder, False), task, self._on_imported, self._on_import_error, owner=self
+        )
 
     def _on_imported(self, record: ModelRecord) -> None:
         self.model.add_button.setEnabled(True)
@@ -202,34 +222,43 @@ class HomePage(QScrollArea):
 
     # --- the demo model ---------------------------------------------------------------------------------------------
 
-    def _install_demo(self) -> None:
-        self.model.notice.hide()
-        inbox = Inbox(parent=self)
-        inbox.arrived.connect(lambda steps: self.model.show_install(*steps[-1]))
-        self._install_inbox = inbox
-        self.model.show_install(0.0, "Starting…")
-        install = self._services.install_demo
-        self._bridge.run_in_background(
-            lambda: install(lambda progress, stage: inbox.put((progress, stage))),
-            lambda _nothing: self._on_installed(None),
-            self._on_installed,
-            owner=self,
-        )
+    @Slot()
+    def _show_install(self) -> None:
+        demo = self._frame.demo
+        if demo.running and not demo.installed:
+            self.model.notice.hide()
+            self.model.show_install(demo.progress, demo.stage)
+        else:
+            self.model.show_install(None, "")
 
+    @Slot(object)
     def _on_installed(self, error: Exception | None) -> None:
-        if self._install_inbox is not None:
-            self._install_inbox.close()
-            self._install_inbox.deleteLater()
-            self._install_inbox = None
-        self.model.show_install(None, "")
         if error is not None:
             self._say_error(error)
+            self.guide.refresh()
         else:
-            self.model.notice.show_words(
-                "The demo model and its pack are installed. Load it from the shelf below.", "info"
-            )
+            # What is offered then needs the pack's cluster, which the guide has not seen yet.
+            self.guide.refresh(self._say_installed)
         self.refresh_models()
-        self.guide.refresh()
+
+    def _say_installed(self) -> None:
+        notice = self.model.notice
+        if self._engine.desk.state.attachments:
+            # The step's own button may be out of sight; this one is where the person looked on.
+            compare = Button("Compare in Chat", "primary", on_click=self._compare)
+            notice.show_words(READY, "info", compare)
+            where = QApplication.focusWidget()
+            if self.isVisible() and (where is None or where.focusPolicy() == Qt.FocusPolicy.NoFocus):
+                # The button that began it has gone; nothing else has the focus.
+                compare.setFocus(Qt.FocusReason.OtherFocusReason)
+        elif self._engine.shelf.resident is None:
+            notice.show_words(f"{INSTALLED} Load it from the shelf below.", "info")
+        else:
+            notice.show_words(INSTALLED, "info")
+
+    def _compare(self) -> None:
+        self.model.notice.hide()
+        self.guide.compare()
 
     # --- conversations ----------------------------------------------------------------------------------------------
 
@@ -261,7 +290,9 @@ class HomePage(QScrollArea):
     def _start_server(self, port: int) -> None:
         server = self._services.server
         self.server.show_state("starting", None, None)
-        self._bridge.run_in_background(lambda: server.start(port), None, self._on_server_error, owner=self)
+        self._bridge.run_once(
+            ("start server", port), lambda: server.start(port), None, self._on_server_error, owner=self
+        )
 
     def _stop_server(self) -> None:
         self.server.stop_button.setEnabled(False)
@@ -280,7 +311,8 @@ class HomePage(QScrollArea):
 
     def _fill_steps(self) -> None:
         resident = self._engine.shelf.resident
-        self.steps.fill(self._services.server.address, resident.record.name if resident else None)
+        key = str(self._services.settings.get("API_KEY").value or "").strip() or None
+        self.steps.fill(self._services.server.address, resident.record.name if resident else None, key)
 
     # --- layout -----------------------------------------------------------------------------------------------------
 
@@ -307,6 +339,17 @@ class HomePage(QScrollArea):
         outer.addStretch(3)
         body.setLayout(outer)
         self.setWidget(body)
+
+    def focusNextPrevChild(self, onward: bool) -> bool:
+        """Where the control in focus has gone, the focus stays at its place, and with it what is in view."""
+        gone = QApplication.focusWidget()
+        if gone is None or (gone.isVisible() and gone.isEnabled()) or not self.isAncestorOf(gone):
+            return super().focusNextPrevChild(onward)
+        place = gone.parentWidget()
+        while place is not None and place is not self and not (place.isVisible() and place.isEnabled()):
+            place = place.parentWidget()
+        (place or self).setFocus(Qt.FocusReason.OtherFocusReason)
+        return True
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Side by side where there is room, one under the other where there is not."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -10,10 +10,12 @@ from typing import Any
 import psutil
 from PySide6.QtCore import QTimer
 
+from engine.actions.disk_use import DiskUse
+from engine.actions.downloading.finding import FetchedPair, KnownPair
 from engine.actions.downloading.models import DownloadRequest
 from engine.actions.downloading.preview import ModelPreview
 from engine.actions.importing import LocalModel
-from engine.actions.models import DiskUse, ModelView
+from engine.actions.models import ModelView
 from engine.actions.writing import BLOCK
 from engine.errors import DownloadCancelled, LoadCancelled, ModelAlreadyExists
 from engine.events import (
@@ -33,6 +35,7 @@ from engine.events import (
 from engine.library.records import EngineKind
 from engine.models.engines import EngineState, gguf_engine
 from engine.models.shelf import LoadedModel
+from engine.models.unused_gpus import UnusedGpu, unused_gpu
 from ui import shelf_words as words
 from ui.frame import Frame
 from ui.widgets.add_models import FILES, FOUND, AddModels
@@ -45,12 +48,6 @@ from ui.words import describe_error
 PULSE_MS = 2000
 CANCELLED = "download_cancelled"
 EMPTY = "Nothing is here yet. Add a model below."
-DROP_WORDS = "Drop a checkpoint folder or a GGUF file to put it on the shelf"
-
-
-def may_be_model(path: Path) -> bool:
-    """Whether a dropped path is worth looking at: a folder, or a GGUF file."""
-    return path.is_dir() or path.suffix.lower() == ".gguf"
 
 
 class Copying:
@@ -80,8 +77,6 @@ class ModelsPage(ShelfPage):
             "Models",
             "One model is in memory at a time; the others wait on the disk.",
             empty=EMPTY,
-            drop_words=DROP_WORDS,
-            wanted=may_be_model,
         )
         self._engine = frame.engine
         self._bridge = frame.bridge
@@ -90,13 +85,15 @@ class ModelsPage(ShelfPage):
         self.views: list[ModelView] = []
         self.gguf = gguf_engine()
         self.missing = Notice(closable=False)
+        self.idle_gpu = Notice(closable=False)
         self.memory = MemoryCard()
         self.add = AddModels()
         self._copying: Copying | None = None
         self._reading = self._again = False
-        self._lay_out(self.add, self.memory, self.missing)
-        self.door.dropped.connect(self._on_dropped)
+        self._lay_out(self.add, self.memory, self.idle_gpu, self.missing)
         self.add.preview_wanted.connect(self.preview)
+        self.add.search_wanted.connect(self.search)
+        self.add.pairs.fetch.connect(self.fetch_pair)
         self.add.download.connect(self.download)
         self.add.look.connect(self.look_around)
         self.add.take.connect(self.import_path)
@@ -108,7 +105,15 @@ class ModelsPage(ShelfPage):
         self._pulse.setInterval(PULSE_MS)
         self._pulse.timeout.connect(self._on_pulse)
         self._pulse.start()
+        self._bridge.run_in_background(unused_gpu, self.show_unused_gpu, self._on_error, owner=self)
         self.refresh()
+
+    def show_unused_gpu(self, found: UnusedGpu | None) -> None:
+        """Say that a card of this machine lies idle, and the way to the build that can use it."""
+        if found is None:
+            self.idle_gpu.hide()
+        else:
+            self.idle_gpu.show_words(found.in_words(), "warn")
 
     def on_event(self, event: Event) -> None:
         """Follow what happens to models, whoever began it."""
@@ -224,14 +229,11 @@ class ModelsPage(ShelfPage):
         self._bridge.run_in_background(self._engine.models.disk_use, self._on_disk, self._on_error, owner=self)
 
     def _on_disk(self, use: DiskUse) -> None:
-        models = sum(each.bytes for each in use.items if each.kind == "model" and each.ours)
-        saes = sum(each.bytes for each in use.items if each.kind == "sae" and each.ours)
-        elsewhere = sum(each.bytes for each in use.items if not each.ours)
         self.memory.disk.show_rows(
             [
-                ("Models kept here", words.size(models)),
-                ("SAEs kept here", words.size(saes)),
-                ("Files elsewhere", words.size(elsewhere)),
+                ("Models kept here", words.size(use.models_bytes)),
+                ("SAEs kept here", words.size(use.saes_bytes)),
+                ("Files elsewhere", words.size(use.elsewhere_bytes)),
                 ("Free on the disk", words.size(use.free_bytes)),
             ]
         )
@@ -260,7 +262,13 @@ class ModelsPage(ShelfPage):
     # --- memory in and out ------------------------------------------------------------------------------------------
 
     def load(self, model_id: int) -> None:
-        """Load a model; progress comes by itself."""
+        """Load a model; where that takes SAEs away, once the person has agreed. Progress comes by itself."""
+        if asked := words.detaching(self._engine, model_id):
+            self._ask(asked, "Load it", lambda: self._load_now(model_id))
+        else:
+            self._load_now(model_id)
+
+    def _load_now(self, model_id: int) -> None:
         self.notice.hide()
 
         def started(future: Future[LoadedModel]) -> None:
@@ -268,7 +276,7 @@ class ModelsPage(ShelfPage):
             self._bridge.when_done(future, None, self._on_load_error, owner=self)
 
         loader = self._engine.loader
-        self._bridge.run_in_background(lambda: loader.load(model_id), started, self._on_error, owner=self)
+        self._bridge.run_once(("load", model_id), lambda: loader.load(model_id), started, self._on_error, owner=self)
 
     def _on_load_error(self, error: Exception) -> None:
         if not isinstance(error, LoadCancelled):
@@ -287,7 +295,9 @@ class ModelsPage(ShelfPage):
             done()
             self._on_error(error)
 
-        self._bridge.run_in_background(lambda: self._engine.models.unload(model_id), done, failed, owner=self)
+        self._bridge.run_once(
+            ("unload", model_id), lambda: self._engine.models.unload(model_id), done, failed, owner=self
+        )
 
     def _lock(self, model_id: int, locked: bool) -> None:
         models = self._engine.models
@@ -316,9 +326,41 @@ class ModelsPage(ShelfPage):
             self._say(f"{name} is gone from the shelf.{room}")
             self.refresh()
 
-        self._bridge.run_in_background(lambda: self._engine.models.delete(model_id), done, self._on_error, owner=self)
+        self._bridge.run_once(
+            ("delete model", model_id), lambda: self._engine.models.delete(model_id), done, self._on_error, owner=self
+        )
 
     # --- coming in --------------------------------------------------------------------------------------------------
+
+    def search(self, words: str) -> None:
+        """Search the hub."""
+        self.add.show_looking()
+        self._bridge.run_in_background(
+            lambda: self._engine.hub.search(words, kind="models"),
+            self.add.show_search,
+            lambda error: self.add.show_hub_error(describe_error(error)),
+            owner=self,
+        )
+
+    def fetch_pair(self, pair: KnownPair) -> None:
+        """Begin to fetch a model and the SAE that belongs to it."""
+        self.add.notice.hide()
+        self.add.pairs.setEnabled(False)
+
+        def ended() -> None:
+            self.add.pairs.setEnabled(True)
+            self.refresh()
+
+        def begun(found: FetchedPair) -> None:
+            model = "is here already" if found.model is None else "is being downloaded"
+            self._say(f"{pair.model_repo} {model}; its SAE: {found.sae.message}")
+            ended()
+
+        def failed(error: Exception) -> None:
+            self.add.show_hub_error(describe_error(error))
+            ended()
+
+        self._bridge.run_in_background(lambda: self._engine.hub.fetch_pair(pair.key), begun, failed, owner=self)
 
     def preview(self, repo_id: str, revision: str) -> None:
         """Ask the hub what a repository holds."""
@@ -327,8 +369,12 @@ class ModelsPage(ShelfPage):
         def task() -> ModelPreview:
             return self._engine.models.preview(repo_id, revision)
 
-        self._bridge.run_in_background(
-            task, self.add.show_preview, lambda error: self.add.show_hub_error(describe_error(error)), owner=self
+        self._bridge.run_once(
+            ("preview model", repo_id, revision),
+            task,
+            self.add.show_preview,
+            lambda error: self.add.show_hub_error(describe_error(error)),
+            owner=self,
         )
 
     def download(self, asked: DownloadRequest) -> None:
@@ -339,8 +385,12 @@ class ModelsPage(ShelfPage):
             self._say(f"{view.name} is being downloaded; it is on the shelf above.")
             self.refresh()
 
-        self._bridge.run_in_background(
-            lambda: self._engine.models.download(asked), begun, self._on_coming_in, owner=self
+        self._bridge.run_once(
+            ("download model", asked),
+            lambda: self._engine.models.download(asked),
+            begun,
+            self._on_coming_in,
+            owner=self,
         )
 
     def resume(self, model_id: int) -> None:
@@ -358,13 +408,13 @@ class ModelsPage(ShelfPage):
             trust_remote_code=view.trust_remote_code,
         )
         self.notice.hide()
-        self._run(lambda: self._engine.models.download(asked))
+        self._run(lambda: self._engine.models.download(asked), ("download model", asked))
 
     def look_around(self) -> None:
         """Look for models that other programs keep."""
         self.add.show_looking_around()
-        self._bridge.run_in_background(
-            self._engine.models.find_on_disk, self.add.show_found, self._on_coming_in, owner=self
+        self._bridge.run_once(
+            "look around", self._engine.models.find_on_disk, self.add.show_found, self._on_coming_in, owner=self
         )
 
     def look_at(self, path: str) -> None:
@@ -409,7 +459,8 @@ class ModelsPage(ShelfPage):
 
             return and_then
 
-        self._bridge.run_in_background(
+        self._bridge.run_once(
+            ("import model", path, copy),
             lambda: self._engine.models.import_local(Path(path), copy=copy, check=copying.check),
             ended(done),
             ended(self._on_coming_in),
@@ -420,17 +471,15 @@ class ModelsPage(ShelfPage):
         if self._copying is not None:
             self._copying.cancelled = True
 
-    def _on_dropped(self, paths: list[Path]) -> None:
-        for path in paths:
-            self.import_path(str(path))
-
     def _on_tab(self, place: int) -> None:
         if place == FOUND and not self.add.found:
             self.look_around()
 
-    def arrive(self, *, add: bool = False) -> None:
-        """Another page may lead to the ways a model comes in."""
+    def arrive(self, *, add: bool = False, files: Sequence[Path] = ()) -> None:
+        """Another page may lead to the ways a model comes in; ``files`` were dropped on the window."""
         self._show_memory()
+        for path in files:
+            self.import_path(str(path))
         if add:
             self.add.show_tab(FILES)
             self.ensureWidgetVisible(self.add)
@@ -444,8 +493,11 @@ class ModelsPage(ShelfPage):
     def _load_button(self, model_id: int) -> Button:
         return Button("Load it", on_click=lambda: self.load(model_id))
 
-    def _run(self, task: Callable[[], Any]) -> None:
-        self._bridge.run_in_background(task, lambda _done: self.refresh(), self._on_error, owner=self)
+    def _run(self, task: Callable[[], Any], key: Hashable | None = None) -> None:
+        """Carry out ``task``; one with a key is not begun while it is under way."""
+        self._bridge.run_once(
+            object() if key is None else key, task, lambda _done: self.refresh(), self._on_error, owner=self
+        )
 
     def _on_coming_in(self, error: Exception) -> None:
         expected = isinstance(error, ModelAlreadyExists | DownloadCancelled)

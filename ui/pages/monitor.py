@@ -38,7 +38,7 @@ from ui.widgets.place_box import PlaceBox
 from ui.widgets.rows_table import Column, RowsTable
 from ui.widgets.scroll_page import page_ground
 from ui.widgets.switch import Switch
-from ui.words import count, describe_error
+from ui.words import count, counted, describe_error
 
 INTERVAL_MS = 100
 """Looks at the monitor ten times a second, and only while somebody sees the page."""
@@ -308,7 +308,7 @@ class MonitorPage(QWidget):
         elif spent is None:
             self.cost.setText("on · no token read yet")
         else:
-            self.cost.setText(f"on · {spent:.2f} ms per token over {count(cost.tokens)} tokens")
+            self.cost.setText(f"on · {spent:.2f} ms per token over {counted(cost.tokens, 'token')}")
 
     def _show_tokens(self, state: MonitoringState) -> None:
         newest = self._feed.newest

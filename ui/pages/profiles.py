@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from functools import partial
+from typing import Any
 
 from PySide6.QtWidgets import QMenu
 
@@ -22,9 +23,10 @@ from engine.events import (
 )
 from engine.library.records import FeatureLabel, ProfileKind, ProfileRecord, SaeRecord
 from engine.steering.live import Place, profile_steers
-from engine.steering.push import Push
+from engine.steering.push import UNMEASURED_STRENGTH, Push
 from engine.steering.strengths import SteeredSet
 from ui.frame import PROFILES, Frame
+from ui.plain_text import on_button
 from ui.steering_words import features, place_words, strength
 from ui.widgets.basics import Button, label
 from ui.widgets.item_list import Item
@@ -53,6 +55,11 @@ class ProfileView:
     steers: bool
     labels: Mapping[int, FeatureLabel] = field(default_factory=dict)
     pushes: tuple[Push, ...] = ()
+
+
+def fitting_place(places: Sequence[Place], sae_id: str | None, layer: int | None) -> Place | None:
+    """The first of the attached ``places`` that a profile for this SAE (None: any) and layer would run on."""
+    return next((place for place in places if sae_id in (None, place[0]) and layer in (None, place[1])), None)
 
 
 class ProfilesPage(LibraryFrame[ProfileView]):
@@ -112,11 +119,10 @@ class ProfilesPage(LibraryFrame[ProfileView]):
 
     def _pushes(self, record: ProfileRecord) -> tuple[Push, ...]:
         """What it adds where its dial stands, through the attached SAE that it names; else nothing is said."""
-        places = [(each.sae_id, each.layer) for each in self._engine.desk.state.attachments]
-        fitting = [place for place in places if place[0] == record.sae_id and record.layer in (None, place[1])]
-        if not fitting:
+        place = None if record.sae_id is None else fitting_place(self._places(), record.sae_id, record.layer)
+        if place is None:
             return ()
-        return self._engine.saes.pushes([SteeredSet.of(*fitting[0], record.steering, record.intensity)])
+        return self._engine.saes.pushes([SteeredSet.of(*place, record.steering, record.intensity)])
 
     def row(self, key: str, view: ProfileView) -> Item:
         """Name, whether it is active, size and λ."""
@@ -167,7 +173,7 @@ class ProfilesPage(LibraryFrame[ProfileView]):
         self.places.clear()
         for place in steered:
             number = features(len(self._engine.desk.state.entry(place).values))
-            self.places.addAction(f"{place_words(place)}: {number}", partial(self.from_place, place))
+            self.places.addAction(on_button(f"{place_words(place)}: {number}"), partial(self.from_place, place))
         self.places.popup(self.current_button.mapToGlobal(self.current_button.rect().bottomLeft()))
 
     def _edit(self) -> None:
@@ -192,16 +198,16 @@ class ProfilesPage(LibraryFrame[ProfileView]):
 
     def _save(self, draft: ProfileDraft) -> None:
         profiles = self._engine.profiles
-        values = {
+        values: dict[str, Any] = {
             "description": draft.description,
-            "steering": dict(draft.steering),
             "sae_id": draft.sae_id,
             "layer": draft.layer,
         }
 
         def task() -> ProfileSummary:
+            values["steering"] = self._filled(draft)
             if draft.profile_id is None:
-                return profiles.create(draft.name, model_id=draft.model_id, **values)  # type: ignore[arg-type]
+                return profiles.create(draft.name, model_id=draft.model_id, **values)
             return profiles.update(draft.profile_id, {"name": draft.name, **values})
 
         def done(summary: ProfileSummary) -> None:
@@ -212,7 +218,16 @@ class ProfilesPage(LibraryFrame[ProfileView]):
                 again = Button("Apply now", "plain", on_click=lambda: self._switch(True))
                 self.say("Saved. What steers now is still what it was before.", "info", again)
 
-        self.run(task, done, self.editor.say_error)
+        self.run(task, done, self.editor.say_error, key=("save profile", draft.profile_id, draft.name))
+
+    def _filled(self, draft: ProfileDraft) -> dict[int, float]:
+        """Its strengths, where none is written the one a feature is first tried with."""
+        if None not in draft.steering.values():
+            return {index: value for index, value in draft.steering.items() if value is not None}
+        place = fitting_place(self._places(), draft.sae_id, draft.layer)
+        if place is None:
+            return {index: UNMEASURED_STRENGTH if value is None else value for index, value in draft.steering.items()}
+        return self._engine.saes.with_first_strengths(*place, draft.steering)
 
     def _ask_labels(self, sae_id: str, indices: tuple[int, ...]) -> None:
         labels = self._engine.library.labels
@@ -258,7 +273,7 @@ class ProfilesPage(LibraryFrame[ProfileView]):
             words = " ".join((f"“{record.name}” is deleted.", *result.warnings))
             self.offer_undo(words, record.id, partial(profiles.restore, record))
 
-        self.run(lambda: profiles.delete(record.id), done)
+        self.run(lambda: profiles.delete(record.id), done, key=("delete profile", record.id))
 
     # --- what is set now --------------------------------------------------------------------------------------------
 

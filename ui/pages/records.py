@@ -9,8 +9,8 @@ from pathlib import Path
 from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QSize, Qt, QTimer
 from PySide6.QtGui import QFontMetrics, QPainter, QResizeEvent
 from PySide6.QtWidgets import (
+    QBoxLayout,
     QFileDialog,
-    QHBoxLayout,
     QLineEdit,
     QListWidget,
     QListWidgetItem,
@@ -23,9 +23,11 @@ from PySide6.QtWidgets import (
 from engine.actions.experiments.export import as_csv, as_json, as_markdown
 from engine.errors import NotFound
 from engine.events import Event, ExperimentsChanged
+from engine.files import write_text
 from engine.library.records import ExperimentRecord, ExperimentSummary, RecordKind
 from ui import plots, theme
 from ui.frame import CHAT, FEATURES, SWEEP, Frame
+from ui.plain_text import as_letters
 from ui.widgets.basics import Button, Notice, Surface, column, label, line
 from ui.widgets.flow import Flow
 from ui.widgets.record_view import RecordView
@@ -34,6 +36,10 @@ from ui.words import describe_error, when
 _Index = QModelIndex | QPersistentModelIndex
 LIST_WIDTH = 300
 NARROW_LIST = 200
+BESIDE = 800
+"""From this width on the list stands beside the record, else above it."""
+LIST_ABOVE = 150
+QWIDGETSIZE_MAX = 16_777_215
 ROOMY = 860
 """From this width on the list has all of its own."""
 SEARCH_MS = 150
@@ -122,7 +128,7 @@ class RecordsPage(Surface):
         self.delete_button = Button("Delete", "quiet", "bin", self.delete)
         exports = ((self.markdown_button, "Markdown"), (self.json_button, "JSON"), (self.csv_button, "CSV"))
         for button, kind in exports:
-            button.setToolTip(f"Export this record as {kind}")
+            button.setToolTip(as_letters(f"Export this record as {kind}"))
             button.setAccessibleName(f"Export as {kind}")
         self._timer = QTimer(self)
         self._timer.setSingleShot(True)
@@ -183,10 +189,11 @@ class RecordsPage(Surface):
     def write(self, record: ExperimentRecord, kind: str, path: str) -> None:
         """Write a record to ``path``."""
         text = FORMS[kind][1](record)
-        self._bridge.run_in_background(
+        self._bridge.run_once(
+            ("write", path),
             # Line ends are in the text already, as each format wants them.
-            lambda: Path(path).write_text(text, encoding="utf-8", newline=""),
-            lambda _size: self.notice.show_words(f"Written to {path}.", "info"),
+            lambda: write_text(Path(path), text),
+            lambda _done: self.notice.show_words(f"Written to {path}.", "info"),
             self._say_error,
             owner=self,
         )
@@ -202,7 +209,9 @@ class RecordsPage(Surface):
             self.notice.show_words(f"Deleted “{deleted.title}”.", "info", Button("Undo", on_click=self.undo))
             events.publish(ExperimentsChanged())
 
-        self._bridge.run_in_background(lambda: library.remove(record.id), gone, self._say_error, owner=self)
+        self._bridge.run_once(
+            ("delete record", record.id), lambda: library.remove(record.id), gone, self._say_error, owner=self
+        )
 
     def undo(self) -> None:
         """Bring the record deleted last back."""
@@ -253,7 +262,7 @@ class RecordsPage(Surface):
             item = QListWidgetItem(each.title)
             item.setData(ID, each.id)
             item.setData(DETAIL, f"{when(each.created_at, now)} · {KIND_WORDS[each.kind]}{each.model}")
-            item.setToolTip(each.title)
+            item.setToolTip(as_letters(each.title))
             self.list.addItem(item)
         rows = [row for row in range(self.list.count()) if self.list.item(row).data(ID) == current]
         self.list.setCurrentRow(rows[0] if rows else (0 if found else -1))
@@ -295,7 +304,7 @@ class RecordsPage(Surface):
         record = self.view.record
         there = record is not None
         if record is not None:
-            self.csv_button.setVisible(record.kind is RecordKind.SWEEP)
+            self.csv_button.setVisible(record.kind is not RecordKind.COMPARISON)
             self.again_button.setVisible(record.kind is not RecordKind.CONTRAST)
             sweep = record.kind is RecordKind.SWEEP
             self.again_button.setText(" Open in Sweep" if sweep else " Ask again")
@@ -338,7 +347,7 @@ class RecordsPage(Surface):
         right.addWidget(self._actions)
         right.addWidget(self.view, 1)
         right.addWidget(self._blank, 1)
-        layout = QHBoxLayout(self)
+        layout = self._columns = QBoxLayout(QBoxLayout.Direction.LeftToRight, self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(0)
         layout.addWidget(left)
@@ -348,4 +357,10 @@ class RecordsPage(Surface):
     def resizeEvent(self, event: QResizeEvent) -> None:
         """In a narrow window the list gives way to the record."""
         super().resizeEvent(event)
+        beside = self.width() >= BESIDE
+        self._columns.setDirection(QBoxLayout.Direction.LeftToRight if beside else QBoxLayout.Direction.TopToBottom)
         self._left.setFixedWidth(LIST_WIDTH if self.width() >= ROOMY else NARROW_LIST)
+        if not beside:
+            self._left.setMinimumWidth(0)
+            self._left.setMaximumWidth(QWIDGETSIZE_MAX)
+        self._left.setMaximumHeight(QWIDGETSIZE_MAX if beside else LIST_ABOVE)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from pathlib import Path
 from typing import Any
 
 from PySide6.QtCore import QTimer
 
+from engine.actions.downloading.finding import FetchedPair, KnownPair
 from engine.actions.downloading.saes import SaeStart
 from engine.actions.saes.views import AttachResult, AttachSetResult, Compatibility, DetachResult, LabelsResult
 from engine.events import (
@@ -24,18 +25,17 @@ from engine.events import (
 from engine.library.records import AttachSetRecord, SaeRecord, SaeStatus
 from ui import shelf_words as words
 from ui.frame import Frame
-from ui.pages.saes_shelf import Shelf, file_of, may_be_sae, read_shelf
+from ui.pages.saes_shelf import Shelf, file_of, read_shelf
 from ui.widgets.add_saes import AddSaes
 from ui.widgets.attach_sets import AttachSets
 from ui.widgets.basics import Button
 from ui.widgets.sae_row import SaeLine
 from ui.widgets.shelf_page import ShelfPage
-from ui.words import count, describe_error
+from ui.words import counted, describe_error
 
 PULSE_MS = 1000
 CANCELLED = "download_cancelled"
 EMPTY = "Nothing is here yet. Add SAEs below; they must be made for your model."
-DROP_WORDS = "Drop the folder of an SAE to import it"
 
 
 class SaesPage(ShelfPage):
@@ -47,8 +47,6 @@ class SaesPage(ShelfPage):
             "A sparse autoencoder (SAE) takes one layer of its model apart into features. Attached, it reads that "
             "layer and can steer it.",
             empty=EMPTY,
-            drop_words=DROP_WORDS,
-            wanted=may_be_sae,
         )
         self._frame = frame
         self._engine = frame.engine
@@ -61,8 +59,9 @@ class SaesPage(ShelfPage):
         self._reading = self._again = False
         self._asked: dict[str, str] = {}
         self._lay_out(self.add, self.sets)
-        self.door.dropped.connect(self._on_dropped)
         self.add.preview_wanted.connect(self.preview)
+        self.add.search_wanted.connect(self.search)
+        self.add.pairs.fetch.connect(self.fetch_pair)
         self.add.download.connect(self.download)
         self.add.pick_folder.connect(lambda: self._pick_folder("Choose the folder of an SAE", self.import_folder))
         self.sets.attach.connect(self.attach_set)
@@ -153,7 +152,9 @@ class SaesPage(ShelfPage):
         row.attach.connect(self.attach)
         row.check.connect(self.check)
         row.detach.connect(self.detach)
-        row.pause.connect(lambda sae_id: self._run(lambda: self._engine.sae_downloads.cancel(sae_id)))
+        row.pause.connect(
+            lambda sae_id: self._run(("pause SAE", sae_id), lambda: self._engine.sae_downloads.cancel(sae_id))
+        )
         row.resume.connect(self.resume)
         row.measure.connect(self.measure)
         row.labels.connect(self.pick_labels)
@@ -193,7 +194,7 @@ class SaesPage(ShelfPage):
             if result.warnings:
                 self.notice.show_words(" ".join(result.warnings), "warn")
 
-        self._work(lambda: self._engine.saes.attach(sae_id, layer), done)
+        self._work(("attach", sae_id, layer), lambda: self._engine.saes.attach(sae_id, layer), done)
 
     def detach(self, sae_id: str) -> None:
         """Detach an SAE from every layer."""
@@ -202,7 +203,7 @@ class SaesPage(ShelfPage):
             if not result.unused:
                 self._say(f"{sae_id} is detached; an answer that still runs with it finishes first.")
 
-        self._work(lambda: self._engine.saes.detach(sae_id), done)
+        self._work(("detach", sae_id), lambda: self._engine.saes.detach(sae_id), done)
 
     def attach_set(self, name: str) -> None:
         """Attach a saved set: all of it, or nothing."""
@@ -212,16 +213,18 @@ class SaesPage(ShelfPage):
             if warnings:
                 self.notice.show_words(" ".join(dict.fromkeys(warnings)), "warn")
             else:
-                self._say(f"{name} is attached: {count(result.attached_count)} SAEs.")
+                self._say(f"{name} is attached: {counted(result.attached_count, 'SAE')}.")
 
-        self._work(lambda: self._engine.saes.attach_saved_set(name), done)
+        self._work(("attach set", name), lambda: self._engine.saes.attach_saved_set(name), done)
 
     def _save_set(self, name: str) -> None:
         def done(_record: AttachSetRecord) -> None:
             self.sets.name.clear()
             self.sets.notice.hide()
 
-        self._bridge.run_in_background(lambda: self._engine.saes.save_set(name), done, self._on_set_error, owner=self)
+        self._bridge.run_once(
+            ("save set", name), lambda: self._engine.saes.save_set(name), done, self._on_set_error, owner=self
+        )
 
     def ask_delete_set(self, name: str) -> None:
         """Ask before a set is forgotten."""
@@ -234,7 +237,9 @@ class SaesPage(ShelfPage):
 
     def _delete_set(self, name: str) -> None:
         self.sets.notice.hide()
-        self._bridge.run_in_background(lambda: self._engine.saes.delete_set(name), None, self._on_set_error, owner=self)
+        self._bridge.run_once(
+            ("delete set", name), lambda: self._engine.saes.delete_set(name), None, self._on_set_error, owner=self
+        )
 
     def _on_set_error(self, error: Exception) -> None:
         self.sets.notice.show_words(describe_error(error))
@@ -246,7 +251,7 @@ class SaesPage(ShelfPage):
         def done(record: SaeRecord) -> None:
             self._say(f"{record.id} was measured.")
 
-        self._work(lambda: self._engine.saes.measure(sae_id), done)
+        self._work(("measure", sae_id), lambda: self._engine.saes.measure(sae_id), done)
 
     # --- away -------------------------------------------------------------------------------------------------------
 
@@ -265,7 +270,7 @@ class SaesPage(ShelfPage):
         self._ask(asked, verb, lambda: self._delete(sae_id))
 
     def _delete(self, sae_id: str) -> None:
-        self._run(lambda: self._engine.saes.delete(sae_id))
+        self._run(("delete SAE", sae_id), lambda: self._engine.saes.delete(sae_id))
 
     # --- coming in --------------------------------------------------------------------------------------------------
 
@@ -280,17 +285,18 @@ class SaesPage(ShelfPage):
                 said += f" Assumed, since its files do not say: {', '.join(record.assumed)}"
             self._say(said)
 
-        self._work(lambda: self._engine.saes.import_local(Path(path)), done)
+        self._work(("import SAE", path), lambda: self._engine.saes.import_local(Path(path)), done)
 
-    def _on_dropped(self, paths: list[Path]) -> None:
-        for path in paths:
+    def arrive(self, *, files: Sequence[Path] = ()) -> None:
+        """Come to the front; ``files`` were dropped on the window."""
+        for path in files:
             self.import_folder(str(path))
 
     def pick_labels(self, sae_id: str) -> None:
         """Ask for a file with labels of an SAE's features."""
         self._pick_file(
             f"Choose the labels of {sae_id}",
-            ["Labels (*.json *.jsonl *.csv *.gz)"],
+            ["Labels (*.json *.jsonl *.csv *.tsv *.gz)"],
             lambda name: self.import_labels(sae_id, name),
         )
 
@@ -298,10 +304,41 @@ class SaesPage(ShelfPage):
         """Read a file of labels."""
 
         def done(result: LabelsResult) -> None:
-            left = f"; {count(result.skipped)} rows had none" if result.skipped else ""
-            self._say(f"{count(result.imported)} labels of {sae_id} were read{left}.")
+            left = f"; {counted(result.skipped, 'row')} had none" if result.skipped else ""
+            was = "was" if result.imported == 1 else "were"
+            self._say(f"{counted(result.imported, 'label')} of {sae_id} {was} read{left}.")
 
-        self._work(lambda: self._engine.saes.import_label_file(sae_id, Path(path)), done)
+        self._work(("labels", sae_id, path), lambda: self._engine.saes.import_label_file(sae_id, Path(path)), done)
+
+    def search(self, words: str) -> None:
+        """Search the hub."""
+        self.add.show_looking()
+        self._bridge.run_in_background(
+            lambda: self._engine.hub.search(words, kind="saes"),
+            self.add.show_search,
+            lambda error: self.add.show_error(describe_error(error)),
+            owner=self,
+        )
+
+    def fetch_pair(self, pair: KnownPair) -> None:
+        """Begin to fetch a model and the SAE that belongs to it."""
+        self.add.notice.hide()
+        self.add.pairs.setEnabled(False)
+
+        def ended() -> None:
+            self.add.pairs.setEnabled(True)
+            self.refresh()
+
+        def begun(found: FetchedPair) -> None:
+            model = "is here already" if found.model is None else "is being downloaded"
+            self._say(f"{pair.model_repo} {model}; its SAE: {found.sae.message}")
+            ended()
+
+        def failed(error: Exception) -> None:
+            self.add.show_error(describe_error(error))
+            ended()
+
+        self._bridge.run_in_background(lambda: self._engine.hub.fetch_pair(pair.key), begun, failed, owner=self)
 
     def preview(self, repo: str, revision: str) -> None:
         """Ask the hub what a repository holds."""
@@ -311,8 +348,12 @@ class SaesPage(ShelfPage):
             self.add.show_error(describe_error(error))
 
         downloads = self._engine.sae_downloads
-        self._bridge.run_in_background(
-            lambda: downloads.preview(repo, revision), self.add.show_preview, failed, owner=self
+        self._bridge.run_once(
+            ("preview SAEs", repo, revision),
+            lambda: downloads.preview(repo, revision),
+            self.add.show_preview,
+            failed,
+            owner=self,
         )
 
     def download(self, repo: str, revision: str, paths: Sequence[str]) -> None:
@@ -329,14 +370,16 @@ class SaesPage(ShelfPage):
             self._asked |= dict(zip((each.sae_id for each in started), paths, strict=True))
             begun = [each for each in started if each.status == "downloading"]
             others = [each.message for each in started if each.status != "downloading"]
-            first = f"{count(len(begun))} SAEs are being downloaded; they are on the shelf above." if begun else ""
+            first = (
+                f"{counted(len(begun), 'SAE is', 'SAEs are')} being downloaded; see the shelf above." if begun else ""
+            )
             self._say(" ".join([first, *others]).strip())
 
         def failed(error: Exception) -> None:
             self.add.download_button.setEnabled(True)
             self.add.notice.show_words(describe_error(error))
 
-        self._bridge.run_in_background(task, done, failed, owner=self)
+        self._bridge.run_once(("download SAEs", repo, revision, *paths), task, done, failed, owner=self)
 
     def resume(self, sae_id: str) -> None:
         """Go on with a download that stopped. Which file it was is looked for on the hub where it is not known."""
@@ -350,14 +393,12 @@ class SaesPage(ShelfPage):
             path = known or file_of(sae_id, downloads.preview(record.repository_id, revision))
             return downloads.start(record.repository_id, revision=revision, file_path=path)
 
-        self._run(task)
+        self._run(("resume SAE", sae_id), task)
 
     # --- work and messages ------------------------------------------------------------------------------------------
 
-    def _work(self, task: Callable[[], Any], done: Callable[[Any], None]) -> None:
-        """Carry out what attaches, reads or measures, one row's buttons off meanwhile."""
-        self._working += 1
-        self._show_rows()
+    def _work(self, key: Hashable, task: Callable[[], Any], done: Callable[[Any], None]) -> None:
+        """Carry out what attaches, reads or measures, once, one row's buttons off meanwhile."""
 
         def ended(result: Any) -> None:
             self._working -= 1
@@ -369,11 +410,13 @@ class SaesPage(ShelfPage):
             self.notice.show_words(describe_error(error))
             self.refresh()
 
-        self._bridge.run_in_background(task, ended, failed, owner=self)
+        if self._bridge.run_once(key, task, ended, failed, owner=self):
+            self._working += 1
+            self._show_rows()
 
-    def _run(self, task: Callable[[], Any]) -> None:
+    def _run(self, key: Hashable, task: Callable[[], Any]) -> None:
         def failed(error: Exception) -> None:
             self.notice.show_words(describe_error(error))
             self.refresh()
 
-        self._bridge.run_in_background(task, lambda _done: self.refresh(), failed, owner=self)
+        self._bridge.run_once(key, task, lambda _done: self.refresh(), failed, owner=self)

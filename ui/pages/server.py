@@ -10,7 +10,14 @@ from PySide6.QtCore import QTimer
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QBoxLayout
 
-from engine.events import Event, ModelLoadComplete, ModelUnloadComplete, RequestRecorded, ServerStateChanged
+from engine.events import (
+    ClustersChanged,
+    Event,
+    ModelLoadComplete,
+    ModelUnloadComplete,
+    RequestRecorded,
+    ServerStateChanged,
+)
 from ui import theme
 from ui.frame import Frame
 from ui.lan import base_url, lan_addresses
@@ -87,6 +94,7 @@ class ServerPage(ScrollPage):
         self._end = self._settings.subscribe(lambda _names: self._bridge.post(self._read_settings, owner=self))
         self.requests.show_entries(self._control.requests())
         self._read_settings()
+        self._read_clusters()
         self.refresh()
 
     def on_event(self, event: Event) -> None:
@@ -98,6 +106,8 @@ class ServerPage(ScrollPage):
                 self.refresh()
             case ModelLoadComplete() | ModelUnloadComplete():
                 self._fill_snippets()
+            case ClustersChanged():
+                self._read_clusters()
 
     def prepare_to_close(self) -> None:
         """Follow the settings no more."""
@@ -129,6 +139,16 @@ class ServerPage(ScrollPage):
         if self.isVisible():
             stats = self._engine.generation.stats()
             self.server.show_traffic(stats.in_flight, stats.queue_waiting)
+
+    def _read_clusters(self) -> None:
+        """Reports of steering call a cluster a profile, as the API does; the window does not."""
+        clusters = self._engine.clusters
+        self._bridge.run_in_background(
+            lambda: [each.record.name for each in clusters.list().clusters],
+            self.requests.model.know_clusters,
+            self._on_error,
+            owner=self,
+        )
 
     def _read_settings(self) -> None:
         def read() -> dict[str, SettingInfo]:
@@ -189,13 +209,13 @@ class ServerPage(ScrollPage):
                 control.restart()
 
         self.access.notice.hide()
-        self._bridge.run_in_background(task, None, self._on_error, owner=self)
+        self._bridge.run_once(("share server", on), task, None, self._on_error, owner=self)
 
     def restart(self) -> None:
         """Stop and start with the settings in force."""
         self.outdated.hide()
         self.server.show_state("starting", None, None)
-        self._bridge.run_in_background(self._control.restart, None, self._on_server_error, owner=self)
+        self._bridge.run_once("restart server", self._control.restart, None, self._on_server_error, owner=self)
 
     def _start(self, port: int) -> None:
         known = self._infos.get("PORT")
@@ -209,7 +229,7 @@ class ServerPage(ScrollPage):
                 control.start(port)
 
         self.server.show_state("starting", None, None)
-        self._bridge.run_in_background(task, None, self._on_server_error, owner=self)
+        self._bridge.run_once(("start server", port), task, None, self._on_server_error, owner=self)
 
     def _stop(self) -> None:
         self.server.stop_button.setEnabled(False)

@@ -14,6 +14,7 @@ from ui import shortcuts, theme
 from ui.frame import Frame
 from ui.services import SettingInfo, TokenState
 from ui.widgets.basics import Button, Card, ElidedLabel, Notice, column, label, line, rule
+from ui.widgets.flow import Flow
 from ui.widgets.scroll_page import ScrollPage
 from ui.widgets.setting_row import SettingRow
 from ui.widgets.token_card import TokenCard
@@ -22,7 +23,7 @@ from ui.words import describe_error
 HUB = {"HF_HUB_OFFLINE": "Offline", "PROXY": "Proxy"}
 WINDOW = {
     "THEME": "Colours",
-    "RESTORE_LAST": "Load the last model on start",
+    "RESTORE_LAST": "Go on where I left off",
     "AUTO_LOAD_MODEL": "Model to load on start",
     "CLOSE_TO_TRAY": "Stay in the tray",
 }
@@ -188,7 +189,7 @@ class SettingsPage(ScrollPage):
 
     def _restart_server(self) -> None:
         self.waiting.hide()
-        self._bridge.run_in_background(self._frame.services.server.restart, None, self._on_error, owner=self)
+        self._bridge.run_once("restart server", self._frame.services.server.restart, None, self._on_error, owner=self)
 
     def _save_token(self, token: str) -> None:
         def done(state: TokenState) -> None:
@@ -224,11 +225,11 @@ class SettingsPage(ScrollPage):
             "muted",
             wrap=True,
         )
-        beside = line(spacing=theme.M)
-        beside.addWidget(tour, 1)
-        beside.addWidget(self.tour_button)
-        beside.addWidget(self.keys_button)
-        self.data.body.addLayout(beside)
+        ways = Flow(theme.M)
+        ways.add(self.tour_button)
+        ways.add(self.keys_button)
+        self.data.body.addWidget(tour)
+        self.data.body.addWidget(ways)
         for part in (self.notice, self.waiting, self.hub, self.window_card, self.data, self.nothing):
             self.inside.addWidget(part)
         self.inside.addStretch(1)

@@ -11,6 +11,7 @@ from PySide6.QtGui import QKeySequence, QResizeEvent, QShortcut
 from PySide6.QtWidgets import QBoxLayout, QFileDialog, QFrame, QScrollArea
 
 from engine.actions.saes.views import AttachResult, DetachResult
+from engine.actions.steering.results import ProfileSummary
 from engine.engine import Engine
 from engine.events import (
     ActivationObserved,
@@ -27,9 +28,10 @@ from engine.library.records import FeatureLabel, SaeRecord
 from engine.saes.attachment import Attachment
 from engine.steering.live import LiveState, Place
 from ui import theme
-from ui.frame import HOME, Frame
+from ui.frame import CHAT, HOME, Frame
 from ui.live_watch import LiveWatch, WatchState
-from ui.steering_words import DEFAULT_STRENGTH, place_words
+from ui.steer_targets import Kind
+from ui.steering_words import place_words
 from ui.widgets.attachment_card import AttachmentCard
 from ui.widgets.basics import Button, Card, column, label, line
 from ui.widgets.feature_picker import FeaturePicker
@@ -72,6 +74,7 @@ class SteeringPage(QScrollArea):
         super().__init__()
         self._engine = frame.engine
         self._bridge = frame.bridge
+        self._go = frame.go
         self._hand = hand = frame.hand
         self.setObjectName("page")
         self.setWidgetResizable(True)
@@ -81,7 +84,8 @@ class SteeringPage(QScrollArea):
         self.undo_button = Button("Undo", "plain", "undo", hand.undo)
         self.undo_button.setToolTip("Take the last change made here back (Ctrl+Z)")
         shortcut = QShortcut(QKeySequence(QKeySequence.StandardKey.Undo), self)
-        shortcut.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
+        # While this page is in front, also with the keyboard in the navigation; a field takes Ctrl+Z for itself.
+        shortcut.setContext(Qt.ShortcutContext.WindowShortcut)
         shortcut.activated.connect(self.undo_button.click)
         self.gate = Card()
         self.gate_words = label("", "muted", wrap=True)
@@ -193,23 +197,33 @@ class SteeringPage(QScrollArea):
         """Attach an SAE, at its own layer where ``layer`` is None."""
         saes = self._engine.saes
         self._begin(sae_id)
-        self._bridge.run_in_background(
-            lambda: saes.attach(sae_id, layer), self._on_attached, self._on_sae_error, owner=self
+        self._bridge.run_once(
+            ("attach", sae_id, layer),
+            lambda: saes.attach(sae_id, layer),
+            self._on_attached,
+            self._on_sae_error,
+            owner=self,
         )
 
     def detach(self, sae_id: str) -> None:
         """Detach an SAE from every layer."""
         saes = self._engine.saes
         self._begin(sae_id)
-        self._bridge.run_in_background(lambda: saes.detach(sae_id), self._on_detached, self._on_sae_error, owner=self)
+        self._bridge.run_once(
+            ("detach", sae_id), lambda: saes.detach(sae_id), self._on_detached, self._on_sae_error, owner=self
+        )
 
     def import_folder(self, folder: str) -> None:
         """Add the SAE in ``folder``, by reference; it is measured where the model fits."""
         saes = self._engine.saes
         self._begin("")
         self.shelf.notice.show_words(f"Reading {folder}…", "info")
-        self._bridge.run_in_background(
-            lambda: saes.import_local(Path(folder)), self._on_imported, self._on_sae_error, owner=self
+        self._bridge.run_once(
+            ("import SAE", folder),
+            lambda: saes.import_local(Path(folder)),
+            self._on_imported,
+            self._on_sae_error,
+            owner=self,
         )
 
     def _begin(self, sae_id: str) -> None:
@@ -284,7 +298,7 @@ class SteeringPage(QScrollArea):
     def _add_found(self, place: Place, index: int) -> None:
         """A feature that was found is added; one that is there keeps its strength."""
         if index not in self._engine.desk.state.entry(place).values:
-            self._hand.set_values(place, {index: DEFAULT_STRENGTH})
+            self._hand.set_values(place, {index: None})
 
     def _on_refused(self, place: Place | None, error: Exception) -> None:
         card = self.cards.get(place) if place is not None else None
@@ -305,11 +319,13 @@ class SteeringPage(QScrollArea):
             if self.cards.get(card.place) is card:
                 card.say_error(error)
 
-        def saved(_profile: object) -> None:
+        def saved(profile: ProfileSummary) -> None:
             if self.cards.get(card.place) is card:
-                card.end_save(f"Saved as the profile {name}.")
+                compare = partial(self._go, CHAT, compare=True, steer=(Kind.PROFILE.value, profile.record.id))
+                card.end_save(f"Saved as the profile {name}.", Button("Compare with it", "quiet", on_click=compare))
 
-        self._bridge.run_in_background(
+        self._bridge.run_once(
+            ("save profile", name),
             lambda: profiles.save_current(
                 name, f"Set by hand on {place_words(card.place)}.", sae_id=sae_id, layer=layer
             ),

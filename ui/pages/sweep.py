@@ -42,6 +42,7 @@ from engine.events import (
     SweepProgress,
     SweepsChanged,
 )
+from engine.files import write_text
 from engine.steering.push import Push
 from engine.steering.strengths import SteeredSet
 from ui import plots, theme
@@ -53,7 +54,7 @@ from ui.widgets.choice import Choice
 from ui.widgets.scroll_page import FittedScroll, PageHead, page_ground, page_scroll
 from ui.widgets.sweep_answers import SweepAnswers
 from ui.widgets.sweep_form import SweepForm
-from ui.words import describe_error
+from ui.words import counted, describe_error
 
 FORM_WIDTH = 324
 TWO_COLUMNS = 900
@@ -200,7 +201,7 @@ class SweepPage(QWidget):
         self.answers.begin(settings)
         self.progress.setRange(0, settings.cells)
         self.progress.setValue(0)
-        self.status.setText(f"{self._whose()}0 of {settings.cells} answers")
+        self.status.setText(f"{self._whose()}0 of {counted(settings.cells, 'answer')}")
         self._show_running(True)
 
     def _on_begun(self, run: SweepRun) -> None:
@@ -245,11 +246,13 @@ class SweepPage(QWidget):
         self.answers.put(cells)
         self.progress.setValue(len(self.answers.results))
         if self.running and not self._ending:
-            self.status.setText(f"{self._whose()}{len(self.answers.results)} of {self.progress.maximum()} answers")
+            self.status.setText(
+                f"{self._whose()}{len(self.answers.results)} of {counted(self.progress.maximum(), 'answer')}"
+            )
 
     def _on_ended(self, run: SweepRun) -> None:
         outcome = self.outcome = run.outcome()
-        words = f"{self._whose()}{len(outcome.cells)} of {outcome.settings.cells} answers"
+        words = f"{self._whose()}{len(outcome.cells)} of {counted(outcome.settings.cells, 'answer')}"
         if run.failed:
             words += f", {run.failed} of them failed"
         self.status.setText(words if outcome.complete else f"{words}; ended early")
@@ -372,16 +375,20 @@ class SweepPage(QWidget):
 
         def write() -> Path:
             # Line ends are in the text already, as each format wants them.
-            with path.open("w", encoding="utf-8", newline="") as file:
-                file.write(form(outcome, versions))
+            write_text(path, form(outcome, versions))
             return path
 
         def failed(error: Exception) -> None:
             reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
             self.notice.show_words(f"{path} could not be written: {reason}. Choose another folder.")
 
-        self._bridge.run_in_background(
-            write, lambda done: self.notice.show_words(f"Saved as {done}.", "info"), failed, owner=self
+        more = " What it ran on is in the Markdown." if form is as_csv else ""
+        self._bridge.run_once(
+            ("write", str(path)),
+            write,
+            lambda done: self.notice.show_words(f"Saved as {done}.{more}", "info"),
+            failed,
+            owner=self,
         )
 
     # --- layout -----------------------------------------------------------------------------------------------------

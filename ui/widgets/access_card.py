@@ -9,20 +9,26 @@ from PySide6.QtWidgets import QFrame, QLineEdit, QPlainTextEdit, QVBoxLayout, QW
 
 from ui import theme
 from ui.widgets.basics import Button, Card, CopyButton, ElidedLabel, IconButton, Notice, column, label, line, rule
+from ui.widgets.scroll_page import reveal
 from ui.widgets.switch import Switch
 
 LINES_HEIGHT = 78
 
 
-class AddressLine(QFrame):
-    """A caption, a text in fixed width and a button that copies it."""
+DOTS = "●" * 12
 
-    def __init__(self, caption: str, text: str) -> None:
+
+class AddressLine(QFrame):
+    """A caption, a text in fixed width and a button that copies it; a secret is shown as dots until it is asked for."""
+
+    def __init__(self, caption: str, text: str, *, secret: bool = False) -> None:
         super().__init__()
+        self.secret = secret
         self.setObjectName("inset")
         self.text = text
         self.copy = CopyButton(lambda: text, f"Copy the {caption.lower()}")
-        layout = line(label(caption, "caption"), ElidedLabel(text, "mono"), None, self.copy)
+        self.shown = ElidedLabel(DOTS if secret else text, "mono")
+        layout = line(label(caption, "caption"), self.shown, None, self.copy)
         layout.setContentsMargins(theme.M, theme.XS, theme.XS, theme.XS)
         self.setLayout(layout)
 
@@ -85,7 +91,8 @@ class AccessCard(Card):
             each.deleteLater()
         self.lines = [AddressLine("Address", address) for address in addresses]
         if addresses and key:
-            self.lines.append(AddressLine("Key", key))
+            self.lines.append(AddressLine("Key", key, secret=True))
+            self._show_secrets()
         for each in self.lines:
             self._addresses.addWidget(each)
 
@@ -120,9 +127,17 @@ class AccessCard(Card):
     def _toggle_key(self) -> None:
         hidden = self.key.echoMode() is QLineEdit.EchoMode.Password
         self.key.setEchoMode(QLineEdit.EchoMode.Normal if hidden else QLineEdit.EchoMode.Password)
+        self._show_secrets()
+
+    def _show_secrets(self) -> None:
+        """The key beside the addresses is as open as the one in its field."""
+        hidden = self.key.echoMode() is QLineEdit.EchoMode.Password
+        for each in self.lines:
+            each.shown.set_text(DOTS if each.secret and hidden else each.text)
 
     def _toggle_more(self) -> None:
         self.more_panel.setVisible(self.more_panel.isHidden())
+        reveal(self.more_panel)
 
     def _on_key(self) -> None:
         text = self.key.text().strip()

@@ -12,11 +12,15 @@ from PySide6.QtWidgets import QButtonGroup, QLineEdit, QPushButton, QWidget
 from engine.actions.downloading.models import DownloadRequest
 from engine.actions.downloading.preview import ModelPreview
 from engine.actions.importing import LocalModel
+from engine.models.hub import HubFound
 from engine.models.on_disk import FoundModel
 from ui import shelf_words as words
 from ui import theme
+from ui.plain_text import as_letters
 from ui.widgets.basics import Button, Card, ElidedLabel, Notice, column, label, line, pill
-from ui.words import count, megabytes
+from ui.widgets.hub_finds import HubFinds, Pairs
+from ui.widgets.scroll_page import reveal
+from ui.words import counted, megabytes
 
 HUB, FOUND, FILES = 0, 1, 2
 AS_STORED = "as stored"
@@ -45,6 +49,8 @@ class OfferRow(QWidget):
 class AddModels(Card):
     """Shows what was found; says what the person wants with signals."""
 
+    search_wanted = Signal(str)
+    """Words to search the hub for."""
     preview_wanted = Signal(str, str)
     """(repository, revision)."""
     download = Signal(object)
@@ -63,12 +69,15 @@ class AddModels(Card):
         self._ways: tuple[QWidget, ...] = ()
         self.notice = Notice()
         self.repo = QLineEdit()
-        self.repo.setPlaceholderText("owner/name, for example HuggingFaceTB/SmolLM2-360M-Instruct")
+        self.repo.setPlaceholderText("Search the hub, or owner/name: HuggingFaceTB/SmolLM2-360M-Instruct")
         self.repo.setAccessibleName("Repository on the Hugging Face hub")
         self.revision = QLineEdit()
         self.revision.setPlaceholderText("main")
         self.revision.setAccessibleName("Revision")
         self.revision.setFixedWidth(120)
+        self.finds = HubFinds()
+        self.finds.chosen.connect(self._look_at)
+        self.pairs = Pairs()
         self.preview_button = Button("Look", "primary", "search", self._preview)
         self.repo.returnPressed.connect(self._preview)
         self.revision.returnPressed.connect(self._preview)
@@ -99,6 +108,7 @@ class AddModels(Card):
         self.notice.hide()
         self.preview_button.setEnabled(False)
         self.hub_about.setText("Asking the hub…")
+        self.finds.clear()
         self._fill(self._offers, self.offers, [])
 
     def show_preview(self, found: ModelPreview) -> None:
@@ -106,7 +116,7 @@ class AddModels(Card):
         self.preview_button.setEnabled(True)
         parts = [found.repo_id]
         parts += words.header_facts(found)
-        parts.append(f"{count(len(found.files))} files, {words.size(found.total_bytes)}")
+        parts.append(f"{counted(len(found.files), 'file')}, {words.size(found.total_bytes)}")
         if found.gated:
             parts.append("gated: its authors ask for consent first")
         self.hub_about.setText(words.in_line(parts))
@@ -116,7 +126,7 @@ class AddModels(Card):
                 rows.append(self._checkpoint_offer(found, level))
         for quant in found.gguf_quants:
             asked = DownloadRequest(found.repo_id, found.revision, gguf_label=quant.label, gguf_files=quant.files)
-            parts_words = f", {len(quant.files)} files" if quant.is_split else ""
+            parts_words = f", {counted(len(quant.files), 'file')}" if quant.is_split else ""
             about = f"GGUF · {words.size(quant.total_bytes)} to download{parts_words} · {words.hub_terms(quant.memory)}"
             rows.append(OfferRow(quant.label, about, self._download_button(quant.label, asked)))
         self._fill(self._offers, self.offers, rows)
@@ -150,8 +160,20 @@ class AddModels(Card):
 
     def _preview(self) -> None:
         repo = self.repo.text().strip().removeprefix("https://huggingface.co/").strip("/")
-        if repo:
+        if repo and "/" not in repo:
+            self.search_wanted.emit(repo)
+        elif repo:
             self.preview_wanted.emit(repo, self.revision.text().strip() or "main")
+
+    def show_search(self, found: Sequence[HubFound]) -> None:
+        """What a search found; each can be looked at."""
+        self.preview_button.setEnabled(True)
+        self.hub_about.setText("" if found else "The hub has no such model. Try fewer or other words.")
+        self.finds.show_found(found)
+
+    def _look_at(self, repo_id: str) -> None:
+        self.repo.setText(repo_id)
+        self._preview()
 
     # --- this computer ----------------------------------------------------------------------------------------------
 
@@ -188,7 +210,9 @@ class AddModels(Card):
                 rows.append(OfferRow(name, about, note=f"on the shelf as {found.known_as}"))
             else:
                 copy = self._take_button("Add a copy", name, found.path, copy=True)
-                copy.setToolTip(f"Copy {megabytes(found.row.disk_size_mb)} into the data folder, and use that")
+                copy.setToolTip(
+                    as_letters(f"Copy {megabytes(found.row.disk_size_mb)} into the data folder, and use that")
+                )
                 rows.append(OfferRow(name, about, self._take_button("Add", name, found.path), copy))
         self._fill(self._local, self.local, rows)
 
@@ -217,6 +241,8 @@ class AddModels(Card):
         rows[:] = made
         for row in made:
             layout.addWidget(row)  # type: ignore[attr-defined]
+        if made:
+            reveal(made[0])
 
     def _build(self) -> None:
         tab_line = line(spacing=theme.M)
@@ -236,7 +262,10 @@ class AddModels(Card):
         across.addWidget(self.revision)
         across.addWidget(self.preview_button)
         inside.addLayout(across)
+        inside.addLayout(line(self.pairs.button, None))
+        inside.addWidget(self.pairs)
         inside.addWidget(self.hub_about)
+        inside.addWidget(self.finds)
         inside.addLayout(self._offers)
         hub.setLayout(inside)
         inside = column()

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QLineEdit, QTreeWidget, QTreeWidgetItem
 
 from engine.actions.downloading.saes import HubSaeFile, SaePreview
+from engine.models.hub import HubFound
 from ui import shelf_words as words
 from ui.widgets.basics import Button, Card, Notice, label, line
-from ui.words import count
+from ui.widgets.hub_finds import HubFinds, Pairs
+from ui.widgets.scroll_page import reveal
+from ui.words import count, counted
 
 TREE_HEIGHT = 260
 PATH = Qt.ItemDataRole.UserRole
@@ -17,6 +22,8 @@ PATH = Qt.ItemDataRole.UserRole
 class AddSaes(Card):
     """Shows what a repository holds; says what the person wants with signals."""
 
+    search_wanted = Signal(str)
+    """Words to search the hub for."""
     preview_wanted = Signal(str, str)
     download = Signal(str, str, list)
     """(repository, revision, paths of weight files)."""
@@ -26,12 +33,15 @@ class AddSaes(Card):
         super().__init__("Add SAEs")
         self._preview: SaePreview | None = None
         self.repo = QLineEdit()
-        self.repo.setPlaceholderText("owner/name, for example google/gemma-scope-2b-pt-res")
+        self.repo.setPlaceholderText("Search the hub, or owner/name: google/gemma-scope-2b-pt-res")
         self.repo.setAccessibleName("Repository on the Hugging Face hub")
         self.revision = QLineEdit()
         self.revision.setPlaceholderText("main")
         self.revision.setAccessibleName("Revision")
         self.revision.setFixedWidth(120)
+        self.finds = HubFinds()
+        self.finds.chosen.connect(self._look_at)
+        self.pairs = Pairs()
         self.preview_button = Button("Look", "primary", "search", self._ask)
         self.folder_button = Button("Import a folder…", "plain", "folder", self.pick_folder.emit)
         self.repo.returnPressed.connect(self._ask)
@@ -55,7 +65,7 @@ class AddSaes(Card):
         self.notice = Notice()
         across = line()
         across.addWidget(self.repo, 1)
-        for part in (self.revision, self.preview_button, self.folder_button):
+        for part in (self.revision, self.preview_button):
             across.addWidget(part)
         self.body.addWidget(
             label(
@@ -66,7 +76,8 @@ class AddSaes(Card):
             )
         )
         self.body.addLayout(across)
-        for widget in (self.about, self.notice, self.filter, self.tree):
+        self.body.addLayout(line(self.pairs.button, self.folder_button, None))
+        for widget in (self.pairs, self.about, self.finds, self.notice, self.filter, self.tree):
             self.body.addWidget(widget)
         self.body.addLayout(line(self.chosen, None, self.download_button))
         self._show_tree(False)
@@ -76,14 +87,25 @@ class AddSaes(Card):
         self.notice.hide()
         self.preview_button.setEnabled(False)
         self.about.setText("Asking the hub…")
+        self.finds.clear()
         self._show_tree(False)
+
+    def show_search(self, found: Sequence[HubFound]) -> None:
+        """What a search found; each can be looked at."""
+        self.preview_button.setEnabled(True)
+        self.about.setText("" if found else "The hub has nothing of that name. Try fewer or other words.")
+        self.finds.show_found(found)
+
+    def _look_at(self, repo_id: str) -> None:
+        self.repo.setText(repo_id)
+        self._ask()
 
     def show_preview(self, found: SaePreview) -> None:
         """The SAEs of a repository, by layer and width."""
         self._preview = found
         self.preview_button.setEnabled(True)
         model = f" for {found.model_id}" if found.model_id else ""
-        self.about.setText(f"{found.repository_id}: {count(found.total_files)} SAEs{model}.")
+        self.about.setText(f"{found.repository_id}: {counted(found.total_files, 'SAE')}{model}.")
         self.tree.blockSignals(True)
         self.tree.clear()
         for layer, widths in _grouped(found).items():
@@ -98,6 +120,8 @@ class AddSaes(Card):
         self.tree.blockSignals(False)
         self._show_tree(bool(found.files))
         self._count()
+        if found.files:
+            reveal(self.tree)
         if not found.files:
             self.notice.show_words("There is no weight file of an SAE in it.", "warn")
 
@@ -161,7 +185,9 @@ class AddSaes(Card):
 
     def _ask(self) -> None:
         repo = self.repo.text().strip().removeprefix("https://huggingface.co/").strip("/")
-        if repo:
+        if repo and "/" not in repo:
+            self.search_wanted.emit(repo)
+        elif repo:
             self.preview_wanted.emit(repo, self.revision.text().strip() or "main")
 
     def _download(self) -> None:

@@ -10,9 +10,10 @@ from PySide6.QtWidgets import QFrame, QLineEdit
 from engine.actions.saes.views import AttachmentsView
 from engine.library.records import AttachSetRecord
 from ui import theme
+from ui.plain_text import as_letters
 from ui.widgets.basics import Button, Card, ElidedLabel, IconButton, Notice, column, label, line, rule
 from ui.widgets.memory_card import Sums
-from ui.words import megabytes
+from ui.words import counted, megabytes
 
 MIB = 2**20 / 1_000_000
 
@@ -21,10 +22,7 @@ def set_words(record: AttachSetRecord, problems: Sequence[str]) -> str:
     """What a set holds, in layers, and what speaks against attaching it."""
     layers = sorted({item.layer for item in record.items})
     number = len(record.items)
-    held = (
-        f"{number} SAE{'' if number == 1 else 's'} on layer{'' if len(layers) == 1 else 's'} "
-        f"{', '.join(map(str, layers))}"
-    )
+    held = f"{counted(number, 'SAE')} on layer{'' if len(layers) == 1 else 's'} {', '.join(map(str, layers))}"
     return f"{held}. {' '.join(problems)}" if problems else held
 
 
@@ -43,7 +41,7 @@ class SetRow(QFrame):
         self.button.setAccessibleName(f"Attach the set {record.name}")
         self.button.setEnabled(able and not problems)
         self.bin = IconButton("bin", f"Delete the set {record.name}", lambda: self.delete.emit(record.name))
-        self.setToolTip("\n".join(f"{item.sae_id} @ layer {item.layer}" for item in record.items))
+        self.setToolTip(as_letters("\n".join(f"{item.sae_id} @ layer {item.layer}" for item in record.items)))
         layout = column(spacing=1, margins=(0, theme.XS, 0, theme.XS))
         layout.addWidget(ElidedLabel(record.name, "strong"))
         layout.addWidget(self.about)

@@ -11,13 +11,19 @@ from PySide6.QtWidgets import QLineEdit, QPlainTextEdit, QWidget
 from engine.errors import InvalidParameter
 from engine.library.records import FeatureLabel
 from engine.steering.live import Entry, Place
+from engine.steering.push import UNMEASURED_END, UNMEASURED_STRENGTH
 from ui import theme
 from ui.steering_words import PUSH_TIP, features, parse_features, place_words
 from ui.widgets.basics import Button, Card, ElidedLabel, Notice, column, label, line
 from ui.widgets.feature_row import FeatureRow
+from ui.widgets.scroll_page import InOnePlace, reveal
 from ui.widgets.switch import Switch
 from ui.words import describe_error
 
+UNMEASURED = (
+    f"The layer's typical norm is not known here: a feature is added with strength {UNMEASURED_STRENGTH:g}, and dials "
+    f"end at ±{UNMEASURED_END:g}. Measuring on the SAEs page finds it."
+)
 FIELD_HEIGHT = 36
 FINDER_HEIGHT = 260
 
@@ -51,7 +57,7 @@ class AttachmentCard(Card):
     """Shows one place's values; says what the person wants with signals."""
 
     added = Signal(object)
-    """index → strength."""
+    """index → strength, None for the one a feature is first tried with."""
     changed = Signal(int, float, object)
     removed = Signal(int)
     cleared = Signal()
@@ -76,6 +82,9 @@ class AttachmentCard(Card):
         self.switch = Switch(f"Steering through {place_words(place)} on or off; values are kept")
         self.switch.clicked.connect(self.switched)
         self.shared = label("", "small", wrap=True)
+        self.unmeasured = label(UNMEASURED, "small", wrap=True)
+        self.unmeasured.hide()
+        self._known = False
         self.field = FeatureField()
         self.add_button = Button("Add", on_click=self._add)
         self.find_button = Button("Find…", "plain", "search", self._on_find)
@@ -97,10 +106,11 @@ class AttachmentCard(Card):
         self.name.setPlaceholderText("Name of the profile")
         self.name.returnPressed.connect(self._save)
         self.save_panel = QWidget()
+        self._foot = QWidget()
+        self._places = InOnePlace(self._foot, self.save_panel)
         save = line(self.name, Button("Save", "primary", on_click=self._save))
-        save.addWidget(Button("Cancel", "quiet", on_click=self.save_panel.hide))
+        save.addWidget(Button("Cancel", "quiet", on_click=self._leave_save))
         self.save_panel.setLayout(save)
-        self.save_panel.hide()
         self._list = column(spacing=theme.XS)
         self._build()
         self.show_entry(Entry(), set(), "")
@@ -134,6 +144,8 @@ class AttachmentCard(Card):
     def show_known(self, labels: Mapping[int, FeatureLabel], norms: Mapping[int, float], typical: float | None) -> None:
         """Labels, lengths of decoder rows, and the typical length of the residual stream, where known."""
         self._labels, self._norms, self._typical = labels, norms, typical
+        self._known = True
+        self.unmeasured.setVisible(typical is None)
         self._show_state()
         for row in self.rows.values():
             self._dress(row)
@@ -149,6 +161,7 @@ class AttachmentCard(Card):
         self.finder = finder
         self._found.addWidget(finder)
         finder.show()
+        reveal(finder)
         finder.setFocus()
 
     def show_activations(self, values: Mapping[int, float] | None) -> None:
@@ -159,18 +172,21 @@ class AttachmentCard(Card):
     def begin_save(self, name: str) -> None:
         """Ask for the profile's name, with a proposal."""
         self.name.setText(name)
-        self.save_panel.show()
+        self._places.setCurrentWidget(self.save_panel)
+        reveal(self.save_panel)
         self.name.setFocus()
         self.name.selectAll()
 
-    def end_save(self, words: str) -> None:
-        """The profile is there."""
-        self.save_panel.hide()
-        self.notice.show_words(words, "info")
+    def end_save(self, words: str, *actions: QWidget) -> None:
+        """The profile is there; ``actions`` are what can be done with it now."""
+        self._leave_save()
+        self.notice.show_words(words, "info", *actions)
+        reveal(self.notice)
 
     def say_error(self, error: Exception) -> None:
         """Show what was refused, in place."""
         self.notice.show_words(describe_error(error))
+        reveal(self.notice)
 
     # --- inside -----------------------------------------------------------------------------------------------------
 
@@ -186,15 +202,15 @@ class AttachmentCard(Card):
         add.addWidget(self.add_button)
         add.addWidget(self.find_button)
         self.body.addLayout(head)
-        for part in (self.shared, self.notice, self.empty):
+        for part in (self.shared, self.unmeasured, self.notice, self.empty):
             self.body.addWidget(part)
         self.body.addLayout(self._list)
         self.body.addLayout(add)
         self.body.addWidget(self.error)
         self._found = column()
         self.body.addLayout(self._found)
-        self.body.addLayout(line(self.save_button, self.clear_button, None))
-        self.body.addWidget(self.save_panel)
+        self._foot.setLayout(line(self.save_button, self.clear_button, None))
+        self.body.addWidget(self._places)
         self.error.hide()
 
     def _show_state(self) -> None:
@@ -214,7 +230,8 @@ class AttachmentCard(Card):
 
     def _dress(self, row: FeatureRow) -> None:
         row.show_label(self._labels.get(row.index))
-        row.show_norms(self._norms.get(row.index), self._typical)
+        if self._known:
+            row.show_norms(self._norms.get(row.index), self._typical)
 
     def _add(self) -> None:
         try:
@@ -222,6 +239,7 @@ class AttachmentCard(Card):
         except InvalidParameter as error:
             self.error.setText(describe_error(error))
             self.error.show()
+            reveal(self.error)
             return
         self.error.hide()
         self.notice.hide()
@@ -235,7 +253,11 @@ class AttachmentCard(Card):
         else:
             self.finder.setVisible(self.finder.isHidden())
             if not self.finder.isHidden():
+                reveal(self.finder)
                 self.finder.setFocus()
+
+    def _leave_save(self) -> None:
+        self._places.setCurrentWidget(self._foot)
 
     def _save(self) -> None:
         if self.name.text().strip():

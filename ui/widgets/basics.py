@@ -21,7 +21,10 @@ from PySide6.QtWidgets import (
 )
 
 from ui import icons, theme
+from ui.plain_text import as_letters, on_button
 
+LEAST_WORDS = 300
+"""Room for the words of a notice, its icons included, before its buttons go under them."""
 COPIED_MS = 1600
 """How long a copy button shows its tick."""
 
@@ -101,6 +104,14 @@ def rule() -> QFrame:
     return made
 
 
+def keep_place(widget: QWidget, keep: bool) -> None:
+    """Whether a hidden widget's place stays empty: else what lies beside it slides under a second click."""
+    policy = widget.sizePolicy()
+    if policy.retainSizeWhenHidden() != keep:
+        policy.setRetainSizeWhenHidden(keep)
+        widget.setSizePolicy(policy)
+
+
 class _ThemedIcon:
     """Redraws a button's icon when the palette changes. Mixed into Qt buttons."""
 
@@ -132,7 +143,7 @@ class Button(QPushButton, _ThemedIcon):
         self, text: str, look: str = "plain", icon: str | None = None, on_click: Callable[[], object] | None = None
     ) -> None:
         # Qt sets the words close to the icon; a space keeps them apart.
-        super().__init__(f" {text}" if icon is not None else text)
+        super().__init__(on_button(f" {text}" if icon is not None else text))
         self.setAccessibleName(text.strip())
         self.setProperty("look", look)
         self.setCursor(Qt.CursorShape.PointingHandCursor)
@@ -154,7 +165,7 @@ class IconButton(QToolButton, _ThemedIcon):
         self, icon: str, tip: str, on_click: Callable[[], object] | None = None, *, colour: str = "muted"
     ) -> None:
         super().__init__()
-        self.setToolTip(tip)
+        self.setToolTip(as_letters(tip))
         self.setAccessibleName(tip)
         self.setCursor(Qt.CursorShape.PointingHandCursor)
         self._dress(icon, colour)
@@ -208,14 +219,14 @@ class ElidedLabel(QLabel):
         super().__init__()
         self.setTextFormat(Qt.TextFormat.PlainText)
         self.setProperty("look", look)
-        self._full = ""
+        self._full = self._shorter = ""
         self._mode = mode
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Preferred)
         self.set_text(text)
 
-    def set_text(self, text: str) -> None:
-        """Show ``text``; newlines become spaces."""
-        self._full = " ".join(text.split())
+    def set_text(self, text: str, shorter: str = "") -> None:
+        """Show ``text``, or ``shorter`` where there is too little room for it; newlines become spaces."""
+        self._full, self._shorter = " ".join(text.split()), shorter
         self.updateGeometry()
         self._elide()
 
@@ -245,10 +256,12 @@ class ElidedLabel(QLabel):
             self._elide()
 
     def _elide(self) -> None:
-        shown = QFontMetrics(self.font()).elidedText(self._full, self._mode, max(0, self.width()))
+        metrics, room = QFontMetrics(self.font()), max(0, self.width())
+        cut = self._shorter and metrics.horizontalAdvance(self._full) > room
+        shown = metrics.elidedText(self._shorter if cut else self._full, self._mode, room)
         if shown != self.text():
             self.setText(shown)
-        self.setToolTip(self._full if shown != self._full else "")
+        self.setToolTip(as_letters(self._full if shown != self._full else ""))
 
 
 class Notice(QFrame):
@@ -263,7 +276,9 @@ class Notice(QFrame):
         self._words.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
         self._actions = line()
         self._close = IconButton("close", "Dismiss", self.hide, colour="text")
-        layout = line(self._icon, self._words, self._actions, self._close, spacing=theme.M - 2)
+        self._middle = line(self._words, self._actions, spacing=theme.M - 2)
+        layout = line(self._icon, self._middle, self._close, spacing=theme.M - 2)
+        layout.setStretchFactor(self._middle, 1)
         layout.setContentsMargins(theme.M, theme.S, theme.S, theme.S)
         self.setLayout(layout)
         # Only now that it has a parent: a widget shown without one is a window of its own and takes the keys.
@@ -281,10 +296,23 @@ class Notice(QFrame):
         for action in actions:
             self._actions.addWidget(action)
         self._words.setText(words)
+        self._fit()
         self._tone = tone
         set_property(self, "tone", tone)
         self._redraw()
         self.show()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """What can be done stands under the words where there is no room beside them."""
+        super().resizeEvent(event)
+        self._fit()
+
+    def _fit(self) -> None:
+        wanted = self._actions.sizeHint().width()
+        beside = not wanted or self.width() - wanted >= LEAST_WORDS
+        way = QBoxLayout.Direction.LeftToRight if beside else QBoxLayout.Direction.TopToBottom
+        self._middle.setDirection(way)
+        self._middle.setAlignment(self._actions, Qt.AlignmentFlag(0) if beside else Qt.AlignmentFlag.AlignLeft)
 
     def words(self) -> str:
         """What is said now; empty while hidden."""

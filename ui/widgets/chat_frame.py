@@ -38,15 +38,16 @@ class ChatFrame(Surface):
         self.title = ElidedLabel("New chat", "lead")
         self.rename_button = IconButton("pencil", "Rename this conversation")
         self.delete_button = IconButton("bin", "Delete this conversation")
+        self.export_button = IconButton("export", "Export this conversation, as Markdown or JSON")
         self.list_button = IconButton("list", "Show or hide the conversations", self._toggle_list)
         self.settings_button = IconButton("dials", "Show or hide the settings", self._toggle_settings)
         self._middle = MIDDLE_MIN
         self._list_choice: bool | None = None
         self._settings_choice: bool | None = None
         self.conversations.setFixedWidth(LIST_WIDTH)
-        head = line(
-            self.list_button, theme.XS, self.title, self.rename_button, self.delete_button, None, self.compare_button
-        )
+        head = line(self.list_button, theme.XS, self.title, self.rename_button, self.export_button, self.delete_button)
+        head.addStretch(1)
+        head.addWidget(self.compare_button)
         head.addWidget(self.settings_button)
         head.setContentsMargins(theme.M, theme.S, theme.M, theme.S)
         self._under = QWidget()
@@ -73,9 +74,9 @@ class ChatFrame(Surface):
         self.set_comparing(False)
 
     def set_comparing(self, on: bool) -> None:
-        """Give two answers side by side their room, and show what steers one of them."""
+        """Give two answers side by side their room, and say which of them the dial turns."""
         self.compare_button.setChecked(on)
-        self.strip.setVisible(on)
+        self.strip.set_comparing(on)
         self.messages.set_wide(on)
         self._under.setMaximumWidth((WIDE_COLUMN if on else COLUMN_WIDTH) + 2 * theme.M)
         self._middle = COMPARE_MIN if on else MIDDLE_MIN

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from PySide6.QtCore import Qt, Signal, Slot
 from PySide6.QtWidgets import (
-    QDoubleSpinBox,
     QFrame,
     QLineEdit,
     QPlainTextEdit,
     QProgressBar,
     QScrollArea,
-    QSlider,
-    QSpinBox,
     QWidget,
 )
 
 from engine.errors import InvalidParameter
 from ui import theme
-from ui.chat_state import ChatOptions, parse_seed
+from ui.chat_state import TEMPERATURE, ChatOptions, Suggested, parse_seed
 from ui.widgets.basics import Button, Surface, column, inset_text, label, line, rule, set_property
-from ui.words import count
+from ui.widgets.number_field import DecimalField, WholeField
+from ui.widgets.steady import Slider
+from ui.words import count, counted
 
 PANEL_WIDTH = 290
 
@@ -39,15 +38,19 @@ class ChatSettings(Surface):
         self.system.setAccessibleName("System prompt")
         self.system.setTabChangesFocus(True)
         self.system.setFixedHeight(120)
-        self.temperature = QDoubleSpinBox()
+        self.temperature = DecimalField()
         self.temperature.setRange(0.0, 2.0)
         self.temperature.setSingleStep(0.05)
         self.temperature.setAccessibleName("Temperature")
         self.temperature.setFixedWidth(64)
-        self.slider = QSlider(Qt.Orientation.Horizontal)
+        self.slider = Slider()
         self.slider.setRange(0, 200)
         self.slider.setAccessibleName("Temperature")
-        self.length = QSpinBox()
+        self.also = label("", "caption", wrap=True)
+        self.also.hide()
+        self._suggested = Suggested()
+        self._chose_temperature = False
+        self.length = WholeField()
         self.length.setRange(0, 1_000_000)
         self.length.setSpecialValueText("Automatic")
         self.length.setSuffix(" tokens")
@@ -89,7 +92,37 @@ class ChatSettings(Surface):
             temperature=round(self.temperature.value(), 2),
             max_tokens=self.length.value() or None,
             seed=parse_seed(self.seed.text()),
+            top_p=self._suggested.top_p,
+            top_k=self._suggested.top_k,
+            min_p=self._suggested.min_p,
+            repetition_penalty=self._suggested.repetition_penalty,
         )
+
+    def own(self) -> dict[str, object]:
+        """What the person has set, to be kept between starts; ``temperature`` None follows the model. Raises as
+        :meth:`options` does.
+        """
+        options = self.options()
+        temperature = options.temperature if self._chose_temperature else None
+        return {"temperature": temperature, "max_tokens": options.max_tokens, "seed": options.seed}
+
+    def suggest(self, suggested: Suggested) -> None:
+        """Another model, which reads best like this: used where the person has not said otherwise, and told."""
+        self._suggested = suggested
+        if not self._chose_temperature:
+            self.temperature.blockSignals(True)
+            self.temperature.setValue(TEMPERATURE if suggested.temperature is None else suggested.temperature)
+            self.temperature.blockSignals(False)
+            self._show_slider()
+        told = []
+        if words := suggested.words():
+            told.append(f"Also used: {words}.")
+        if suggested.temperature is not None and self._chose_temperature:
+            told.append(f"The model's own temperature is {suggested.temperature:g}.")
+        if told or suggested.temperature is not None:
+            told.append(suggested.source)
+        self.also.setText(" ".join(told))
+        self.also.setVisible(bool(told))
 
     def set_options(self, options: ChatOptions) -> None:
         """Show these options."""
@@ -98,6 +131,7 @@ class ChatSettings(Surface):
         self.slider.setValue(round(options.temperature * 100))
         self.length.setValue(options.max_tokens or 0)
         self.seed.setText("" if options.seed is None else str(options.seed))
+        self._chose_temperature = options.temperature != TEMPERATURE
 
     def set_system_prompt(self, text: str) -> None:
         """Show another conversation's system prompt."""
@@ -110,7 +144,7 @@ class ChatSettings(Surface):
             self.usage.setText("Shown once a model is loaded." if window is None else "Nothing to send yet.")
             self.bar.setValue(0)
             return
-        self.usage.setText(f"The prompt takes {count(prompt_tokens)} of {count(window)} tokens.")
+        self.usage.setText(f"The prompt takes {count(prompt_tokens)} of {counted(window, 'token')}.")
         self.bar.setValue(min(1000, round(1000 * prompt_tokens / max(1, window))))
 
     def _build(self) -> QWidget:
@@ -129,7 +163,7 @@ class ChatSettings(Surface):
         dial = QWidget()
         dial.setLayout(line(self.slider, self.temperature, spacing=theme.M))
         group("System prompt", "", self.system)
-        group("Temperature", "0 always takes the likeliest word; higher is freer.", dial)
+        group("Temperature", "0 always takes the likeliest word; higher is freer.", dial, self.also)
         group("Longest answer", "Automatic leaves it to the model and its window.", self.length)
         group("Seed", "The same seed and settings give the same answer.", self.seed, self.seed_error)
         layout.addWidget(rule())
@@ -141,11 +175,15 @@ class ChatSettings(Surface):
         return body
 
     @Slot(float)
-    def _on_temperature(self, value: float) -> None:
-        self.slider.blockSignals(True)
-        self.slider.setValue(round(value * 100))
-        self.slider.blockSignals(False)
+    def _on_temperature(self, _value: float) -> None:
+        self._chose_temperature = True
+        self._show_slider()
         self.changed.emit()
+
+    def _show_slider(self) -> None:
+        self.slider.blockSignals(True)
+        self.slider.setValue(round(self.temperature.value() * 100))
+        self.slider.blockSignals(False)
 
     @Slot()
     def _on_seed(self) -> None:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QFontMetrics, QPaintEvent, QWheelEvent
+from PySide6.QtGui import QFontMetrics, QPaintEvent
 from PySide6.QtWidgets import QComboBox, QStyle, QStyleOptionComboBox, QStylePainter
+
+from ui.widgets.steady import Steady
 
 LEAST_TEXT = 24
 WIDEST_LIST = 640
 
 
-class Choice(QComboBox):
+class Choice(Steady, QComboBox):
     """Shows the chosen words with an ellipsis where they do not fit; the list that opens is as wide as its words."""
 
     def __init__(self, mode: Qt.TextElideMode = Qt.TextElideMode.ElideRight) -> None:
         super().__init__()
+        self._hold_steady()
         self._mode = mode
 
     def paintEvent(self, event: QPaintEvent) -> None:
@@ -39,10 +42,3 @@ class Choice(QComboBox):
         view.setMinimumWidth(min(max(self.width(), wanted), WIDEST_LIST))
         view.setTextElideMode(Qt.TextElideMode.ElideMiddle)
         super().showPopup()
-
-    def wheelEvent(self, event: QWheelEvent) -> None:
-        """Leave the wheel to the page around, unless it is being worked with."""
-        if self.hasFocus():
-            super().wheelEvent(event)
-        else:
-            event.ignore()

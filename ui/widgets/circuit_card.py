@@ -31,11 +31,13 @@ from ui.circuit_words import (
     evidence_paragraphs,
     hazard_remarks,
     layer_words,
+    only_persistence,
     slice_words,
     state_marks,
     whole_words,
 )
 from ui.cluster_words import dial_words
+from ui.plain_text import as_letters
 from ui.widgets.basics import Button, Card, Surface, column, label, line, pill
 from ui.widgets.circuit_drawing import CircuitDrawing
 from ui.widgets.cluster_card import Narrative, Remarks, show_push
@@ -123,9 +125,9 @@ class CircuitCard(Card):
         self._active = record.is_active
         self.validated = is_validated(record.rung)
         self.name.setText(record.name)
-        self.badge.show_rung(record.rung)
+        self.badge.show_rung(record.rung, only_persistence(view))
         self.facts.setText(circuit_line(view))
-        self.name.setToolTip(circuit_facts(view))
+        self.name.setToolTip(as_letters(circuit_facts(view)))
         self.next_step.setText(next_words(record.rung))
         note = view.problem or slice_words(record, cluster_name)
         self.slice_note.setText(note)
@@ -134,7 +136,7 @@ class CircuitCard(Card):
         self._show_dial(view, intensity)
         show_push(self.push, pushes, intensity)
         self.check_row.setVisible(not self.validated)
-        self.check_words.setText(acknowledge_words(record.rung))
+        self.check_words.setText(acknowledge_words(record.rung, only_persistence(view)))
         self.check.setAccessibleName(self.check_words.text())
         self._show_switch()
         self._show_drawing(graph)
@@ -160,7 +162,7 @@ class CircuitCard(Card):
         chips: list[QWidget] = [pill(word, tone) for word, tone in state_marks(view)]
         for short, tone, whole in told:
             chip = pill(short, tone)
-            chip.setToolTip(whole)
+            chip.setToolTip(as_letters(whole))
             chip.setAccessibleName(whole)
             chips.append(chip)
         self.layers.show_all(chips)
@@ -242,9 +244,6 @@ class CircuitCard(Card):
     # --- layout -----------------------------------------------------------------------------------------------------
 
     def _build(self) -> None:
-        state = line(spacing=theme.XS + 2)
-        state.addWidget(self.badge, 0, Qt.AlignmentFlag.AlignTop)
-        state.addWidget(self.layers, 1)
         said = line(self.check, spacing=theme.S)
         said.addWidget(self.check_words, 1)
         self.check_row.setLayout(said)
@@ -276,11 +275,13 @@ class CircuitCard(Card):
             self.pages.addWidget(part)
         self.pages.setMinimumHeight(LEAST_DRAWING)
         self.body.addWidget(self.name)
-        self.body.addLayout(state)
+        # The evidence has a line of its own: with persistence it is too long to stand beside the state words.
+        self.body.addLayout(line(self.badge, None))
         known = line(spacing=theme.M)
+        known.addWidget(self.layers, 1)
         known.addWidget(self.facts)
-        known.addWidget(self.next_step, 1)
         self.body.addLayout(known)
+        self.body.addWidget(self.next_step)
         self.body.addWidget(self.slice_note)
         self.body.addWidget(self.dial)
         self.body.addWidget(self.range)

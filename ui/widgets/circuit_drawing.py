@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QFrame, QGraphicsItem, QGraphicsScene, QGraphicsVi
 from ui import theme
 from ui.circuit_graph import CircuitGraph
 from ui.circuit_words import edge_words
+from ui.plain_text import as_letters
 from ui.widgets.basics import IconButton, add_all, column, label, line
 from ui.widgets.circuit_items import NODE, RUNG_COLOURS, BandItem, EdgeItem, NodeItem, bends
 from ui.widgets.flow import Flow
@@ -320,4 +321,4 @@ class CircuitDrawing(QWidget):
         """What is looked at; else how nodes are lit and how to look at one."""
         idle = f"{self._live} Point at a node or an edge, or press Tab; Enter opens it."
         self.said.setText(self._noticed or idle.strip())
-        self.said.setToolTip(self._noticed)
+        self.said.setToolTip(as_letters(self._noticed))

@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QGraphicsItem, QGraphicsObject, QStyleOptionGraphi
 
 from ui import theme
 from ui.circuit_graph import GraphEdge, GraphNode
+from ui.plain_text import as_letters
 from ui.steering_words import signed, strength
 
 NODE = QRectF(-112, -28, 224, 56)
@@ -54,7 +55,7 @@ class NodeItem(QGraphicsObject):
         self.setAcceptHoverEvents(True)
         self.setFlag(QGraphicsItem.GraphicsItemFlag.ItemIsFocusable)
         self.setFlag(QGraphicsItem.GraphicsItemFlag.ItemIsSelectable)
-        self.setToolTip("\n".join((node.said(), *node.told)))
+        self.setToolTip(as_letters("\n".join((node.said(), *node.told))))
 
     @property
     def lit(self) -> float:
@@ -70,7 +71,7 @@ class NodeItem(QGraphicsObject):
         if value != self.value:
             self.value = value
             told = () if value is None else (f"Activation at the last token: {strength(value)}",)
-            self.setToolTip("\n".join((self.node.said(), *told, *self.node.told)))
+            self.setToolTip(as_letters("\n".join((self.node.said(), *told, *self.node.told))))
             self.update()
 
     def boundingRect(self) -> QRectF:
@@ -133,7 +134,7 @@ class EdgeItem(QGraphicsObject):
         self.setAcceptHoverEvents(True)
         self.setFlag(QGraphicsItem.GraphicsItemFlag.ItemIsFocusable)
         self.setFlag(QGraphicsItem.GraphicsItemFlag.ItemIsSelectable)
-        self.setToolTip("\n".join(said.split(" · ")))
+        self.setToolTip(as_letters("\n".join(said.split(" · "))))
         self._path, self._tip, self._angle = _route(up.pos(), down.pos(), up is down, bend)
 
     @property

@@ -56,6 +56,9 @@ class CoachPanel(QFrame):
         self.ring = Ring(parent)
         self._target: Callable[[], QWidget | None] = lambda: None
         self._clear = False
+        self._where: Callable[[], bool] = lambda: True
+        self.active = False
+        """Between the first step and the end, also while it is not seen."""
         self._found: tuple[tuple[QSize, QPoint, QRect, list[QRect]], QPoint] | None = None
         self._do: Callable[[], None] | None = None
         self.head = label("", "lead", wrap=True)
@@ -94,6 +97,7 @@ class CoachPanel(QFrame):
         skip: bool = False,
         action: tuple[str, Callable[[], None]] | None = None,
         clear: bool = False,
+        where: Callable[[], bool] = lambda: True,
     ) -> None:
         """Say ``words`` beside what ``target`` returns.
 
@@ -104,6 +108,7 @@ class CoachPanel(QFrame):
             skip: Whether a button refuses the tour; the cross always ends it.
             action: A thing to do right here: what its button says, and what it does, once.
             clear: Cover no control: stand right or left of the target, or wherever there is room.
+            where: Whether what it speaks of is in front; it is not seen meanwhile where it is not.
         """
         self.head.setText(head)
         self.words.setText(words)
@@ -120,8 +125,9 @@ class CoachPanel(QFrame):
         if action is not None:
             self.action_button.setText(action[0])
             self.action_button.setAccessibleName(action[0])
-        self._target, self._clear = target, clear
-        self.show()
+        self._target, self._clear, self._where = target, clear, where
+        self.active = True
+        self.setVisible(where())
         # The keyboard begins here: Enter goes on, Tab finds the other ways, Esc ends it.
         (self.action_button if action is not None else self.next_button).setFocus(Qt.FocusReason.OtherFocusReason)
         self._timer.start()
@@ -130,6 +136,7 @@ class CoachPanel(QFrame):
     def end(self) -> None:
         """Go away."""
         self._timer.stop()
+        self.active = False
         self._target = lambda: None
         self.ring.hide()
         self.hide()
@@ -137,8 +144,13 @@ class CoachPanel(QFrame):
     def follow(self) -> None:
         """Stand where the target is now."""
         parent = self.parentWidget()
-        if parent is None or self.isHidden():
+        if parent is None or not self.active:
             return
+        if not self._where():
+            self.ring.hide()
+            self.hide()
+            return
+        self.show()
         self.resize(WIDTH, self._height())
         spot = self._spot()
         if spot is None:
@@ -173,9 +185,16 @@ class CoachPanel(QFrame):
         seen = seen_of(target, parent)
         return None if seen.isEmpty() else seen
 
-    def _act(self) -> None:
-        do, self._do = self._do, None
+    def take_action_away(self) -> None:
+        """The thing to do right here is being done."""
+        self._do = None
+        if self.action_button.hasFocus():
+            self.next_button.setFocus(Qt.FocusReason.OtherFocusReason)
         self.action_button.hide()
+
+    def _act(self) -> None:
+        do = self._do
+        self.take_action_away()
         if do is not None:
             do()
         self.follow()

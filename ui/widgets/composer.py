@@ -7,8 +7,9 @@ from PySide6.QtGui import QFocusEvent, QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import QFrame, QPlainTextEdit, QToolButton
 
 from ui import theme
+from ui.plain_text import as_letters
 from ui.widgets.basics import Button, IconButton, Notice, Surface, column, label, line, set_property
-from ui.words import count
+from ui.words import count, counted
 
 MAX_LINES = 8
 
@@ -112,7 +113,7 @@ class Composer(Surface):
         self._busy = False
         self._ready = False
         self._gate_button: Button | None = None
-        self.field.submitted.connect(self._submit)
+        self.field.submitted.connect(self.submit)
         self.field.textChanged.connect(self._on_text)
         self.field.focus_changed.connect(lambda on: set_property(self._frame, "focused", on))
         self.button.clicked.connect(self._on_button)
@@ -152,8 +153,8 @@ class Composer(Surface):
 
     def show_count(self, tokens: int | None, window: int | None, problem: str) -> None:
         """The size of what would be sent: quiet while it fits, a warning where it does not."""
-        self._count.setText(f"{count(tokens)} of {count(window)} tokens" if tokens is not None and window else "")
-        self._count.setToolTip(problem)
+        self._count.setText(f"{count(tokens)} of {counted(window, 'token')}" if tokens is not None and window else "")
+        self._count.setToolTip(as_letters(problem))
         set_property(self._count, "look", "bad" if problem else "caption")
 
     def count_text(self) -> str:
@@ -166,7 +167,8 @@ class Composer(Surface):
         return self._gate_button
 
     @Slot()
-    def _submit(self) -> None:
+    def submit(self) -> None:
+        """Send the draft, where a model can answer and nothing is being answered."""
         text = self.draft().strip("\n")
         if self._ready and not self._busy and text.strip():
             self.field.clear()
@@ -178,7 +180,7 @@ class Composer(Surface):
         if self._busy:
             self.stop.emit()
         else:
-            self._submit()
+            self.submit()
 
     @Slot()
     def _on_text(self) -> None:

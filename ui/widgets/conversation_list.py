@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QPoint, QRect, QSize, Qt, QTimer, Signal, Slot
-from PySide6.QtGui import QAction, QFontMetrics, QKeySequence, QPainter
+from PySide6.QtGui import QAction, QFontMetrics, QKeySequence, QMouseEvent, QPainter
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QLineEdit,
@@ -20,6 +20,7 @@ from PySide6.QtWidgets import (
 
 from engine.library.records import ConversationSummary
 from ui import theme
+from ui.plain_text import as_letters
 from ui.widgets.basics import Button, Notice, Surface, column, label
 from ui.words import messages, when
 
@@ -87,6 +88,17 @@ class _RowDelegate(QStyledItemDelegate):
         editor.setGeometry(option.rect.adjusted(0, 4, 0, -4))
 
 
+class _Rows(QListWidget):
+    """A row's menu is about that row; it does not make it the open one."""
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        """Only the left button chooses."""
+        if event.button() == Qt.MouseButton.LeftButton:
+            super().mousePressEvent(event)
+        else:
+            event.accept()
+
+
 class ConversationList(Surface):
     """Shows summaries and says what the person wants done; changes nothing itself."""
 
@@ -105,7 +117,7 @@ class ConversationList(Surface):
         self.search.setClearButtonEnabled(True)
         self.new_button = Button("New chat", "plain", "plus", self.new_wanted.emit)
         self.new_button.setToolTip("Start a new chat (Ctrl+N)")
-        self.list = QListWidget()
+        self.list = _Rows()
         self.list.setItemDelegate(_RowDelegate(self.list))
         self.list.setMouseTracking(True)
         self.list.setUniformItemSizes(True)
@@ -139,6 +151,8 @@ class ConversationList(Surface):
         self.list.itemActivated.connect(self._on_chosen)
         self.list.itemChanged.connect(self._on_edited)
         self.list.customContextMenuRequested.connect(self._on_menu)
+        # A row that was renamed is not the open one because of that.
+        self.list.itemDelegate().closeEditor.connect(lambda *_how: self._mark())
         remove = QAction("Delete", self.list)
         remove.setShortcut(QKeySequence(QKeySequence.StandardKey.Delete))
         remove.setShortcutContext(Qt.ShortcutContext.WidgetShortcut)
@@ -155,7 +169,7 @@ class ConversationList(Surface):
             item.setData(ID, summary.id)
             item.setData(SUMMARY, summary)
             item.setData(WRITING, summary.id in self._writing)
-            item.setToolTip(summary.title)
+            item.setToolTip(as_letters(summary.title))
             self.list.addItem(item)
         self.list.blockSignals(False)
         self.empty.setText("Nothing found." if searched else "Conversations are kept here once you have written one.")

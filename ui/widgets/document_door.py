@@ -1,12 +1,12 @@
-"""The ways documents come into a page: a file dialog, a field to paste into, Ctrl+V, and files dropped on it."""
+"""The ways documents come into a page: a file dialog, a field to paste into, and Ctrl+V."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from PySide6.QtCore import QEvent, QObject, Qt, Signal
-from PySide6.QtGui import QDropEvent, QGuiApplication, QKeySequence, QShortcut
-from PySide6.QtWidgets import QDialog, QFileDialog, QLabel, QPlainTextEdit, QWidget
+from PySide6.QtCore import QObject, Qt, Signal
+from PySide6.QtGui import QGuiApplication, QKeySequence, QShortcut
+from PySide6.QtWidgets import QDialog, QFileDialog, QPlainTextEdit, QWidget
 
 from ui import theme
 from ui.widgets.basics import Button, column, label, line
@@ -49,7 +49,7 @@ class DocumentDoor(QObject):
     """Watches a page and says what came: :attr:`files` or :attr:`text`."""
 
     files = Signal(list)
-    """Paths of files a person chose or dropped."""
+    """Paths of files a person chose."""
     text = Signal(str)
     """A document that was pasted."""
 
@@ -58,16 +58,9 @@ class DocumentDoor(QObject):
         self._page = page
         self.file_dialog: QFileDialog | None = None
         self.paste_dialog: PasteDialog | None = None
-        self.veil = QLabel("Drop documents here to import them", page)
-        self.veil.setObjectName("veil")
-        self.veil.setAlignment(Qt.AlignmentFlag.AlignCenter)
-        self.veil.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
-        self.veil.hide()
-        page.setAcceptDrops(True)
-        page.installEventFilter(self)
         shortcut = QShortcut(QKeySequence(QKeySequence.StandardKey.Paste), page)
-        # A field that has the keys takes Ctrl+V for itself before a shortcut hears of it.
-        shortcut.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
+        # While this page is in front, also with the keyboard in the navigation; a field takes Ctrl+V for itself.
+        shortcut.setContext(Qt.ShortcutContext.WindowShortcut)
         shortcut.activated.connect(self.paste_at_once)
 
     def pick(self) -> None:
@@ -100,49 +93,5 @@ class DocumentDoor(QObject):
         else:
             self.paste()
 
-    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """Take what is dragged over the page, if it is a document."""
-        kind = event.type()
-        if watched is not self._page:
-            return False
-        if isinstance(event, QDropEvent):  # drag enter and move are drop events too
-            if not (_paths(event) or _document_text(event)):
-                event.ignore()
-                return kind == QEvent.Type.Drop
-            event.acceptProposedAction()
-            if kind == QEvent.Type.Drop:
-                self.veil.hide()
-                self._take(event)
-            else:
-                self._show_veil()
-            return True
-        if kind == QEvent.Type.DragLeave:
-            self.veil.hide()
-        elif kind == QEvent.Type.Resize and not self.veil.isHidden():
-            self._show_veil()
-        return False
-
-    def _take(self, event: QDropEvent) -> None:
-        paths = _paths(event)
-        if paths:
-            self.files.emit(paths)
-        else:
-            self.text.emit(event.mimeData().text())
-
-    def _show_veil(self) -> None:
-        self.veil.setGeometry(self._page.rect().adjusted(theme.M, theme.M, -theme.M, -theme.M))
-        self.veil.raise_()
-        self.veil.show()
-
     def _on_files(self, names: list[str]) -> None:
         self.files.emit([Path(name) for name in names])
-
-
-def _paths(event: QDropEvent) -> list[Path]:
-    """The documents among what is dragged."""
-    found = [Path(url.toLocalFile()) for url in event.mimeData().urls() if url.isLocalFile()]
-    return [path for path in found if path.suffix.casefold() == SUFFIX]
-
-
-def _document_text(event: QDropEvent) -> bool:
-    return event.mimeData().hasText() and event.mimeData().text().lstrip().startswith("{")

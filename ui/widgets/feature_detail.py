@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QDoubleSpinBox, QWidget
+from PySide6.QtWidgets import QWidget
 
 from engine.library.records import FeatureLabel
+from engine.steering.push import GENTLE, UNMEASURED_STRENGTH
 from engine.steering.strengths import STEERING_RANGE
 from ui import theme
-from ui.feature_facts import GENTLE, FeatureFacts, visible
+from ui.feature_facts import FeatureFacts, visible
 from ui.steering_words import strength
 from ui.widgets.basics import Button, Card, column, inset_text, label, line
 from ui.widgets.feature_picker import confidence_words, density_words, number_words
+from ui.widgets.number_field import DecimalField
 
 SHOWN = 8
 """Tokens of this session that are listed."""
@@ -35,7 +37,7 @@ class FeatureDetail(Card):
         self.figures = label("", "small", wrap=True)
         self.tokens = label("", "small", wrap=True, selectable=True)
         self.others = label("", "small", wrap=True, selectable=True)
-        self.multiple = QDoubleSpinBox()
+        self.multiple = DecimalField()
         self.multiple.setDecimals(2)
         self.multiple.setFixedWidth(168)
         self.multiple.setAccessibleName("How much is added")
@@ -105,7 +107,11 @@ class FeatureDetail(Card):
         if measured == self._measured:
             return
         self._measured = measured
-        most, step, first, unit = (2.0, 0.05, GENTLE, " × typical norm") if measured else (200.0, 0.5, 1.0, " strength")
+        most, step, first, unit = (
+            (2.0, 0.05, GENTLE, " × typical norm")
+            if measured
+            else (STEERING_RANGE, 0.5, UNMEASURED_STRENGTH, " strength")
+        )
         self.multiple.setRange(-most, most)
         self.multiple.setSingleStep(step)
         self.multiple.setSuffix(unit)

@@ -16,7 +16,7 @@ from ui import theme
 from ui.bridge import Bridge
 from ui.widgets.basics import column, label
 from ui.widgets.rows_table import Column, RowsTable
-from ui.words import count, describe_error
+from ui.words import counted, describe_error
 
 MOST_FOUND = 200
 """Features listed at most; more words narrow them down."""
@@ -181,7 +181,7 @@ class FeaturePicker(QWidget):
         elif not found.labelled:
             words = "No feature of this SAE has a label yet. Type a feature's number, or import labels."
         else:
-            words = f"None of the {count(found.labelled)} labels holds these words."
+            words = f"None of the {counted(found.labelled, 'label')} holds these words."
         self.words.setText(words)
         self.words.setVisible(bool(words))
 

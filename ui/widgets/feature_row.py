@@ -3,37 +3,67 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QRectF, Qt, QTimer, Signal
-from PySide6.QtGui import QPainter, QPaintEvent, QWheelEvent
-from PySide6.QtWidgets import QDoubleSpinBox, QFrame, QSlider
+from PySide6.QtGui import QPainter, QPaintEvent
+from PySide6.QtWidgets import QFrame
 
 from engine.library.records import FeatureLabel
+from engine.steering.push import UNMEASURED_END, dial_end
 from engine.steering.strengths import STEERING_RANGE
 from ui import theme
+from ui.plain_text import as_letters
 from ui.steering_words import reach_words, scale_words, strength
 from ui.widgets.basics import ElidedLabel, IconButton, column, label, line, pill, set_pill
+from ui.widgets.number_field import DecimalField
+from ui.widgets.steady import Slider
 
-TENTHS = 10
-"""Slider steps to one unit of strength."""
+TENTHS, HUNDREDTHS = 10, 100
+"""Slider steps to one unit of strength: of a dial with a long way to go, and of one with a short way."""
+SHORT = 10.0
+"""A dial that ends below this strength has the finer steps."""
+MARGIN = 1.25
+"""How far a dial reaches beyond a strength that would be outside it."""
 GESTURE_MS = 700
 """Key presses nearer together than this are undone together."""
 HANDLE = 20
 FIELD_WIDTH = 84
 
 
-class CentredSlider(QSlider):
-    """A slider whose fill begins at zero, in the middle. The wheel scrolls the page instead of turning it."""
+class CentredSlider(Slider):
+    """A slider whose fill begins at zero, in the middle. The wheel scrolls the page instead of turning it.
+
+    It holds a strength within ±:attr:`end`.
+    """
+
+    turned_by_wheel = False
 
     def __init__(self) -> None:
-        super().__init__(Qt.Orientation.Horizontal)
+        super().__init__()
         self.setObjectName("centred")
-        self.setRange(round(-STEERING_RANGE * TENTHS), round(STEERING_RANGE * TENTHS))
-        self.setSingleStep(TENTHS // 2)
-        self.setPageStep(5 * TENTHS)
+        self.end = 0.0
+        self._steps = TENTHS
+        self.reach(UNMEASURED_END)
         theme.current().changed.connect(self.update)
 
-    def wheelEvent(self, event: QWheelEvent) -> None:
-        """Leave the wheel to the page."""
-        event.ignore()
+    @property
+    def strength(self) -> float:
+        """The strength it stands at."""
+        return self.value() / self._steps
+
+    def show_strength(self, value: float) -> None:
+        """Stand at a strength, as near as its steps go."""
+        self.setValue(round(value * self._steps))
+
+    def reach(self, end: float) -> None:
+        """End at ±``end``; it stands where it stood, as far as that is inside."""
+        if end == self.end:
+            return
+        value, self.end = self.strength, end
+        self._steps = TENTHS if end >= SHORT else HUNDREDTHS
+        self.setRange(round(-end * self._steps), round(end * self._steps))
+        self.setSingleStep(max(1, self._steps // 2 if end >= SHORT else round(end * self._steps / 40)))
+        self.setPageStep(max(1, round(end * self._steps / 8)))
+        self.setToolTip(f"Ends at ±{end:g}; a larger strength can be typed")
+        self.show_strength(value)
 
     def paintEvent(self, event: QPaintEvent) -> None:
         """Draw the groove and its fill, then let the style put the handle on it."""
@@ -53,8 +83,10 @@ class CentredSlider(QSlider):
         super().paintEvent(event)
 
 
-class StrengthField(QDoubleSpinBox):
+class StrengthField(DecimalField):
     """The strength as a number; the wheel scrolls the page."""
+
+    turned_by_wheel = False
 
     def __init__(self) -> None:
         super().__init__()
@@ -65,10 +97,6 @@ class StrengthField(QDoubleSpinBox):
         self.setFixedWidth(FIELD_WIDTH)
         self.setAlignment(Qt.AlignmentFlag.AlignRight)
         self.lineEdit().setTextMargins(0, 0, theme.S, 0)
-
-    def wheelEvent(self, event: QWheelEvent) -> None:
-        """Leave the wheel to the page."""
-        event.ignore()
 
 
 class FeatureRow(QFrame):
@@ -138,6 +166,8 @@ class FeatureRow(QFrame):
     def show_norms(self, row: float | None, typical: float | None) -> None:
         """Length of the feature's decoder row and the typical length of the residual stream there, where known."""
         self._row_norm, self._typical = row, typical
+        if not self.slider.isSliderDown():
+            self._set_slider(self.field.value())
         self._show_scale()
 
     def show_activation(self, value: float | None) -> None:
@@ -154,8 +184,8 @@ class FeatureRow(QFrame):
     def _begin(self) -> None:
         self._gesture = object()
 
-    def _on_slider(self, tenths: int) -> None:
-        value = tenths / TENTHS
+    def _on_slider(self, _steps: int) -> None:
+        value = self.slider.strength
         self._set_field(value)
         if not self.slider.isSliderDown():
             if not self._pause.isActive():
@@ -174,7 +204,9 @@ class FeatureRow(QFrame):
 
     def _set_slider(self, value: float) -> None:
         self.slider.blockSignals(True)
-        self.slider.setValue(round(value * TENTHS))
+        end = dial_end(self._row_norm, self._typical)
+        self.slider.reach(end if abs(value) <= end else min(STEERING_RANGE, MARGIN * abs(value)))
+        self.slider.show_strength(value)
         self.slider.blockSignals(False)
         self.slider.update()
 
@@ -192,5 +224,5 @@ class FeatureRow(QFrame):
             words.append(reach_words(value, self._greatest))
             told.append("How much the strength is beside the strongest activation that the source of the label saw.")
         self.scale.setText(" · ".join(words))
-        self.scale.setToolTip("\n".join(told))
+        self.scale.setToolTip(as_letters("\n".join(told)))
         self.scale.setVisible(bool(words))

@@ -7,7 +7,7 @@ from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QWidget
 
 from ui import theme
 from ui.snippets import snippets
-from ui.widgets.basics import Button, Card, column, label, line, set_property
+from ui.widgets.basics import Button, Card, column, keep_place, label, line, set_property
 from ui.widgets.flow import FlowLayout
 from ui.widgets.snippet_panel import Snippets
 
@@ -49,6 +49,7 @@ class Step(QWidget):
         set_property(self.mark, "tone", "done" if done else "")
         self.mark.setAccessibleName(f"Step {self._number}{', done' if done else ''}")
         self.words.setText(words)
+        keep_place(self.button, not done)
         self.button.setVisible(button is not None)
         if button is not None:
             self.button.setText(button)
@@ -103,6 +104,6 @@ class FirstSteps(Card):
         """The snippet beside the steps, or under them."""
         self._columns.setDirection(QBoxLayout.Direction.LeftToRight if wide else QBoxLayout.Direction.TopToBottom)
 
-    def fill(self, address: str | None, model: str | None) -> None:
-        """Put the real address and model into the snippets; placeholders where there is none."""
-        self.snippets.fill(snippets(address or PLACE_ADDRESS, model or PLACE_MODEL))
+    def fill(self, address: str | None, model: str | None, key: str | None = None) -> None:
+        """Put the real address, model and key into the snippets; placeholders where there is none."""
+        self.snippets.fill(snippets(address or PLACE_ADDRESS, model or PLACE_MODEL, key))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import QEvent, QSize, Qt, QUrl, Slot
 from PySide6.QtGui import (
     QDesktopServices,
+    QImage,
     QResizeEvent,
     QTextBlock,
     QTextBlockFormat,
@@ -12,6 +13,7 @@ from PySide6.QtGui import (
     QTextCursor,
     QTextDocument,
     QTextFormat,
+    QTextFragment,
     QTextFrameFormat,
     QTextOption,
     QTextTable,
@@ -20,12 +22,15 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QFrame, QSizePolicy, QTextBrowser
 
 from ui import theme
+from ui.plain_text import as_letters
 
 MARKDOWN = QTextDocument.MarkdownFeature.MarkdownDialectGitHub | QTextDocument.MarkdownFeature.MarkdownNoHTML
 LINE_HEIGHT_PERCENT = 132.0
 PICTURE = "\ufffc"
 """What stands in a document's text where a picture is."""
 _HEADING_SIZES = {1: "title", 2: "lead", 3: "lead"}
+LONGEST_ADDRESS = 120
+"""Letters of a picture's address that are shown; one that holds the picture itself can have millions."""
 _SAFE_SCHEMES = ("http", "https", "mailto")
 
 
@@ -48,14 +53,10 @@ class FlowText(QTextBrowser):
         self.setOpenLinks(False)
         self.setUndoRedoEnabled(False)
         self.viewport().setAutoFillBackground(False)
-        self.document().setDocumentMargin(0)
-        option = self.document().defaultTextOption()
-        option.setWrapMode(QTextOption.WrapMode.WrapAtWordBoundaryOrAnywhere)
-        self.document().setDefaultTextOption(option)
         self._markdown: str | None = None
+        self.setDocument(self._empty_document())
         self.anchorClicked.connect(self._open)
         theme.current().changed.connect(self._redress)
-        self.document().setDefaultFont(theme.current().font(role))
 
     def set_plain(self, text: str) -> None:
         """Show ``text`` as it stands."""
@@ -64,9 +65,16 @@ class FlowText(QTextBrowser):
         self._finish()
 
     def set_markdown(self, text: str) -> None:
-        """Show GitHub-flavoured Markdown; HTML in it is shown as text, pictures are not fetched."""
+        """Show GitHub-flavoured Markdown; HTML and pictures in it are shown as text."""
         self._markdown = text
-        self.document().setMarkdown(text, MARKDOWN)
+        # Read apart from the widget: once a picture is in a document that is laid out, Qt looks for its file, whatever
+        # loadResource says, and again when a selection is copied.
+        document = self._empty_document()
+        document.setMarkdown(text, MARKDOWN)
+        self._disarm(document)
+        former = self.document()
+        self.setDocument(document)
+        former.deleteLater()
         self._finish()
 
     def fit(self) -> None:
@@ -79,8 +87,14 @@ class FlowText(QTextBrowser):
         return min(limit, round(self.document().idealWidth()) + 2)
 
     def loadResource(self, kind: int, name: QUrl | str) -> object:
-        """Nothing a model writes makes the window read a file or call a host."""
-        return None
+        """An empty picture, whatever is asked for: for a null answer Qt opens a file of that name by itself."""
+        empty = QImage(1, 1, QImage.Format.Format_ARGB32_Premultiplied)
+        empty.fill(Qt.GlobalColor.transparent)
+        return empty
+
+    def shows_picture(self, address: str) -> bool:
+        """Whether a picture in Markdown is shown as one; else its Markdown is."""
+        return False
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Take the height the new width asks for."""
@@ -100,6 +114,38 @@ class FlowText(QTextBrowser):
     def sizeHint(self) -> QSize:
         """The height of the text; any width will do."""
         return QSize(200, self.height())
+
+    def _empty_document(self) -> QTextDocument:
+        """A document in our type that nothing shows yet, and so nothing lays out."""
+        made = QTextDocument(self)
+        made.setUndoRedoEnabled(False)
+        made.setDocumentMargin(0)
+        option = made.defaultTextOption()
+        option.setWrapMode(QTextOption.WrapMode.WrapAtWordBoundaryOrAnywhere)
+        made.setDefaultTextOption(option)
+        made.setDefaultFont(theme.current().font(self._role))
+        return made
+
+    def _disarm(self, document: QTextDocument) -> None:
+        """Pictures become their Markdown, and the tip of a link its address, whatever title the text gives it."""
+        for piece in reversed(_fragments(document)):
+            letters = piece.charFormat()
+            cursor = QTextCursor(document)
+            cursor.setPosition(piece.position())
+            cursor.setPosition(piece.position() + piece.length(), QTextCursor.MoveMode.KeepAnchor)
+            if letters.isImageFormat():
+                address = letters.toImageFormat().name()
+                if self.shows_picture(address):
+                    continue
+                if len(address) > LONGEST_ADDRESS:
+                    address = f"{address[:LONGEST_ADDRESS]}…"
+                words = f"![{letters.property(QTextFormat.Property.ImageAltText) or ''}]({address})"
+                # Two of the same picture are one piece.
+                cursor.insertText(words * piece.length(), QTextCharFormat())
+            elif letters.isAnchor() or letters.toolTip():
+                tip = QTextCharFormat()
+                tip.setToolTip(as_letters(letters.anchorHref()))
+                cursor.mergeCharFormat(tip)
 
     def _finish(self) -> None:
         cursor = QTextCursor(self.document())
@@ -195,5 +241,18 @@ class FlowText(QTextBrowser):
 
     @Slot(QUrl)
     def _open(self, url: QUrl) -> None:
-        if url.scheme() in _SAFE_SCHEMES:
+        if url.scheme() in _SAFE_SCHEMES and url.isValid() and (url.host() or url.scheme() == "mailto"):
             QDesktopServices.openUrl(url)
+
+
+def _fragments(document: QTextDocument) -> list[QTextFragment]:
+    """The pieces of one format each, in order."""
+    found: list[QTextFragment] = []
+    block = document.begin()
+    while block.isValid():
+        walker = block.begin()
+        while not walker.atEnd():
+            found.append(walker.fragment())
+            walker += 1
+        block = block.next()
+    return found

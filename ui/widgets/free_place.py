@@ -13,6 +13,7 @@ from PySide6.QtWidgets import (
     QLabel,
     QLineEdit,
     QPlainTextEdit,
+    QProgressBar,
     QScrollBar,
     QTabBar,
     QWidget,
@@ -22,11 +23,13 @@ STEP = 24
 """How finely free places are looked for, in pixels."""
 AIR = 6
 """Room that is kept around what must not be covered."""
-CONTROLS = (QAbstractButton, QAbstractSlider, QAbstractSpinBox, QComboBox, QLineEdit, QTabBar)
+KEEP_CLEAR = "keepClear"
+"""Property of a widget that is not to be covered as a whole."""
+CONTROLS = (QAbstractButton, QAbstractSlider, QAbstractSpinBox, QComboBox, QLineEdit, QProgressBar, QTabBar)
 
 
 def controls_in(page: QWidget, over: Sequence[QWidget]) -> list[QRect]:
-    """Where the visible controls and state words of ``page`` are, in its coordinates; ``over`` is what lies over it."""
+    """Where ``page`` has visible controls, bars and state words, in its coordinates; ``over`` is what lies over it."""
     found: list[QRect] = []
     for widget in _shown_in(page):
         if not _counts(widget) or any(each is widget or each.isAncestorOf(widget) for each in over):
@@ -66,7 +69,7 @@ def _counts(widget: QWidget) -> bool:
         return widget.property("look") == "pill"
     if isinstance(widget, QPlainTextEdit):
         return not widget.isReadOnly()
-    return isinstance(widget, CONTROLS)
+    return isinstance(widget, CONTROLS) or bool(widget.property(KEEP_CLEAR))
 
 
 def free_place(size: QSize, wanted: QPoint, room: QRect, taken: Iterable[QRect]) -> QPoint:

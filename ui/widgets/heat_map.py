@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QStackedLayout, QToolTip, QWidget
 from ui import plots, theme
 from ui.feature_facts import visible
 from ui.monitor_feed import ROWS, WINDOW, Map
+from ui.plain_text import as_letters
 from ui.widgets.basics import label
 
 TICK_GAP = 8
@@ -126,7 +127,7 @@ class HeatMap(QWidget):
                 row, column = cell
                 index = self._map.features[row]
                 words = f"{self._names.get(index, f'#{index}')}\n“{visible(self._map.tokens[column])}”"
-                QToolTip.showText(event.globalPos(), f"{words}: {self._map.values[row][column]:.2f}", self)
+                QToolTip.showText(event.globalPos(), as_letters(f"{words}: {self._map.values[row][column]:.2f}"), self)
             return True
         if isinstance(event, QMouseEvent) and event.type() == QEvent.Type.MouseButtonPress:
             cell = self.cell_at(event.position())

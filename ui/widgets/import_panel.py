@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QFrame, QLabel, QScrollArea, QVBoxLayout, QWidget
 from ui import theme
 from ui.document_import import Outcome
 from ui.widgets.basics import Button, IconButton, column, label, line
+from ui.widgets.scroll_page import reveal
 
 MOST_HEIGHT = 240
 _ICONS = {"good": "check", "warn": "warn", "bad": "warn"}
@@ -65,6 +66,7 @@ class ImportPanel(QFrame):
         self._redraw()
         self.show()
         self._fit()
+        reveal(self)
 
     def words(self) -> str:
         """Everything that is said; empty while hidden."""

@@ -6,12 +6,15 @@ import math
 from dataclasses import dataclass
 
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt, QTimer, Signal
-from PySide6.QtGui import QFocusEvent, QFontMetrics, QHelpEvent, QPainter, QPaintEvent, QWheelEvent
-from PySide6.QtWidgets import QDoubleSpinBox, QHBoxLayout, QSizePolicy, QSlider, QToolTip, QVBoxLayout, QWidget
+from PySide6.QtGui import QFocusEvent, QFontMetrics, QHelpEvent, QMouseEvent, QPainter, QPaintEvent
+from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QToolTip, QVBoxLayout, QWidget
 
 from ui import theme
+from ui.plain_text import as_letters
 from ui.steering_words import strength
-from ui.widgets.basics import label
+from ui.widgets.basics import IconButton, label
+from ui.widgets.number_field import DecimalField
+from ui.widgets.steady import Slider
 
 HUNDREDTHS = 100
 """Slider steps to an intensity of 1."""
@@ -23,6 +26,10 @@ FIELD_WIDTH = 76
 PAUSE_MS = 600
 """Key presses nearer together than this settle together."""
 TICK = 5
+REACH = 8
+"""How far from a mark, in pixels, a click still means it."""
+DEFAULT, SWEET_SPOT = "default", "sweet spot"
+BACK = "Back"
 
 
 @dataclass(frozen=True)
@@ -35,14 +42,17 @@ class Mark:
     weight: int = 0
 
 
-class DialTrack(QSlider):
+class DialTrack(Slider):
     """The slider itself: its fill begins at zero, and what lies beyond the cliff is drawn as a warning."""
 
+    turned_by_wheel = False
     left = Signal()
     """The keyboard went elsewhere."""
+    let_go = Signal()
+    """The mouse button is up again, after a drag or a click beside the handle."""
 
     def __init__(self) -> None:
-        super().__init__(Qt.Orientation.Horizontal)
+        super().__init__()
         self.setObjectName("centred")
         self.setSingleStep(round(STEP * HUNDREDTHS))
         self.setPageStep(round(PAGE * HUNDREDTHS))
@@ -56,9 +66,11 @@ class DialTrack(QSlider):
         share = 0.0 if high <= low else (value * HUNDREDTHS - low) / (high - low)
         return HANDLE / 2 + min(1.0, max(0.0, share)) * (self.width() - HANDLE)
 
-    def wheelEvent(self, event: QWheelEvent) -> None:
-        """Leave the wheel to the page."""
-        event.ignore()
+    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+        """A turn by the mouse has ended."""
+        super().mouseReleaseEvent(event)
+        if event.button() == Qt.MouseButton.LeftButton:
+            self.let_go.emit()
 
     def focusOutEvent(self, event: QFocusEvent) -> None:
         """What was turned by keys is settled."""
@@ -86,12 +98,17 @@ class DialTrack(QSlider):
 
 
 class DialMarks(QWidget):
-    """Ticks and words under the track; a word that would run into a weightier one is left to the tooltip."""
+    """Ticks and words under the track; a word that would run into a weightier one is left to the tooltip. A click on
+    either turns the dial there.
+    """
+
+    chosen = Signal(float)
 
     def __init__(self, track: DialTrack) -> None:
         super().__init__()
         self._track = track
         self.marks: tuple[Mark, ...] = ()
+        self.setMouseTracking(True)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         theme.current().changed.connect(self.update)
 
@@ -135,18 +152,42 @@ class DialMarks(QWidget):
             painter.drawText(QPointF(left, base), word)
         painter.end()
 
+    def mark_at(self, x: float) -> Mark | None:
+        """The mark whose word or tick is at ``x`` pixels from the left; of two ticks the nearer one."""
+        metrics = QFontMetrics(theme.current().font("caption"))
+        for left, word in self.shown_words():
+            if left - REACH / 2 <= x <= left + metrics.horizontalAdvance(word) + REACH / 2:
+                return next(mark for mark in self.marks if mark.word == word)
+        near = min(self.marks, key=lambda mark: abs(self._track.place(mark.value) - x), default=None)
+        return near if near is not None and abs(self._track.place(near.value) - x) <= REACH else None
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        """Show that a mark can be clicked."""
+        able = self.isEnabled() and self.mark_at(event.position().x()) is not None
+        self.setCursor(Qt.CursorShape.PointingHandCursor if able else Qt.CursorShape.ArrowCursor)
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        """Turn the dial to the mark that is clicked."""
+        mark = self.mark_at(event.position().x())
+        if mark is not None and event.button() == Qt.MouseButton.LeftButton:
+            self.chosen.emit(mark.value)
+
+    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+        """The press has done it; what lies under the marks has no part in it."""
+
     def event(self, event: QEvent) -> bool:
         """Say what the nearest mark means."""
         if isinstance(event, QHelpEvent) and self.marks:
             near = min(self.marks, key=lambda mark: abs(self._track.place(mark.value) - event.pos().x()))
-            QToolTip.showText(event.globalPos(), near.told, self)
+            QToolTip.showText(event.globalPos(), as_letters(near.told), self)
             return True
         return super().event(event)
 
 
-class DialField(QDoubleSpinBox):
+class DialField(DecimalField):
     """λ as a number; the wheel scrolls the page."""
 
+    turned_by_wheel = False
     stepped = Signal()
     """A key or button moved it by a step."""
 
@@ -154,6 +195,8 @@ class DialField(QDoubleSpinBox):
         super().__init__()
         self.setDecimals(2)
         self.setSingleStep(STEP)
+        # What is half typed does not steer: 0.8 begins with 0.
+        self.setKeyboardTracking(False)
         self.setFixedWidth(FIELD_WIDTH)
         self.setAlignment(Qt.AlignmentFlag.AlignRight)
         self.lineEdit().setTextMargins(0, 0, theme.S, 0)
@@ -162,10 +205,6 @@ class DialField(QDoubleSpinBox):
         """Also say that it was a step and not typing."""
         super().stepBy(steps)
         self.stepped.emit()
-
-    def wheelEvent(self, event: QWheelEvent) -> None:
-        """Leave the wheel to the page."""
-        event.ignore()
 
 
 class IntensityDial(QWidget):
@@ -177,6 +216,8 @@ class IntensityDial(QWidget):
 
     moved = Signal(float)
     settled = Signal(float)
+    released = Signal()
+    """The mouse is done with it: the keys may go where one would type."""
 
     def __init__(self, name: str = "Intensity λ") -> None:
         super().__init__()
@@ -186,6 +227,8 @@ class IntensityDial(QWidget):
         self.track = DialTrack()
         self.marks = DialMarks(self.track)
         self.field = DialField()
+        self.home = IconButton("undo", BACK, self._go_home)
+        self._home: Mark | None = None
         for part in (self, self.track, self.field):
             part.setAccessibleName(name)
         self.setFocusProxy(self.track)
@@ -196,7 +239,8 @@ class IntensityDial(QWidget):
         self._build()
         self.set_range(LEAST, GREATEST)
         self.track.valueChanged.connect(self._on_track)
-        self.track.sliderReleased.connect(self._settle)
+        self.track.let_go.connect(self._on_released)
+        self.marks.chosen.connect(self._on_mark)
         self.track.left.connect(self._settle)
         self.field.valueChanged.connect(self._on_field)
         self.field.stepped.connect(self._pause.start)
@@ -220,17 +264,17 @@ class IntensityDial(QWidget):
         if not (math.isfinite(minimum) and math.isfinite(maximum)) or maximum <= low:
             raise ValueError(f"no range of a dial: {minimum} to {maximum}")
         wanted = (
-            (default, "default", "where the document sets it", 1),
+            (default, DEFAULT, "where the document sets it", 1),
             (onset, "onset", "where an effect begins", 2),
-            (sweet_spot, "sweet spot", "where it works best", 4),
+            (sweet_spot, SWEET_SPOT, "where it works best", 4),
             (cliff, "cliff", "from here on text falls apart", 3),
         )
         marks = tuple(
             Mark(value, word, f"λ {strength(value)}, {word}: {told}, by the author's measurement", weight)
-            if word != "default"
+            if word != DEFAULT
             else Mark(value, word, f"λ {strength(value)}: {told}", weight)
             for value, word, told, weight in wanted
-            if value is not None and low <= value <= maximum and not (word == "default" and value == sweet_spot)
+            if value is not None and low <= value <= maximum and not (word == DEFAULT and value == sweet_spot)
         )
         self.track.cliff = cliff if cliff is not None and low <= cliff < maximum else None
         for part in (self.track, self.field):
@@ -242,6 +286,14 @@ class IntensityDial(QWidget):
         self._value = min(max(self._value, low), maximum)
         self._show()
         self.marks.show_marks(marks)
+        # Without a measured sweet spot, what the document sets is the place to go back to.
+        self._home = next((mark for word in (SWEET_SPOT, DEFAULT) for mark in marks if mark.word == word), None)
+        if self._home is not None:
+            where = "the sweet spot" if self._home.word == SWEET_SPOT else "the document's own"
+            words = f"{BACK} to {where}, λ {strength(self._home.value)}"
+            self.home.setToolTip(words)
+            self.home.setAccessibleName(words)
+        self._show_home()
         self.track.update()
 
     def set_value(self, value: float) -> None:
@@ -282,6 +334,7 @@ class IntensityDial(QWidget):
         layout.addWidget(sign, 0, top)
         layout.addLayout(column, 1)
         layout.addWidget(self.field, 0, top)
+        layout.addWidget(self.home, 0, top)
         self.track.setFixedHeight(self.field.sizeHint().height())
 
     def _on_track(self, hundredths: int) -> None:
@@ -294,6 +347,45 @@ class IntensityDial(QWidget):
 
     def _on_field(self, value: float) -> None:
         self._turn(value)
+
+    def _on_released(self) -> None:
+        self._settle()
+        self.released.emit()
+
+    def _on_mark(self, value: float) -> None:
+        self.turn_to(value)
+        self.released.emit()
+
+    def _go_home(self) -> None:
+        if self._home is None:
+            return
+        by_mouse = not self.home.hasFocus()
+        if not by_mouse:
+            # It has nothing more to do and goes: the keyboard stays on the dial.
+            self.track.setFocus()
+        self.turn_to(self._home.value)
+        if by_mouse:
+            self.released.emit()
+
+    def turn_to(self, value: float) -> None:
+        """A person wants it there: turn it at one go, to a value that is kept as it is."""
+        self._value = min(max(value, self.field.minimum()), self.field.maximum())
+        self._unsettled = True
+        self._show()
+        self.moved.emit(self._value)
+        self._settle()
+
+    def _show_home(self) -> None:
+        away = self._home is not None and abs(self._value - self._home.value) >= 0.005
+        # It keeps its room, so that the track does not jump while it is turned.
+        self.home.setVisible(self._home is not None)
+        self.home.setEnabled(away and self.isEnabled())
+
+    def changeEvent(self, event: QEvent) -> None:
+        """The way back is offered where the dial can be turned."""
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.EnabledChange:
+            self._show_home()
 
     def _turn(self, value: float) -> None:
         self._value = round(value, 2)
@@ -317,3 +409,4 @@ class IntensityDial(QWidget):
             self.field.blockSignals(True)
             self.field.setValue(self._value)
             self.field.blockSignals(False)
+        self._show_home()

@@ -19,6 +19,7 @@ from PySide6.QtWidgets import (
 )
 
 from ui import theme
+from ui.plain_text import as_letters
 from ui.widgets.basics import column, label
 
 KEY = Qt.ItemDataRole.UserRole
@@ -175,7 +176,7 @@ class ItemList(QWidget):
             row.setData(KEY, item.key)
             row.setData(ITEM, item)
             row.setData(Qt.ItemDataRole.AccessibleTextRole, item.said())
-            row.setToolTip(item.title)
+            row.setToolTip(as_letters(item.title))
             self.list.addItem(row)
         if not (before and self.select(before)) and shown:
             self.list.setCurrentRow(0)

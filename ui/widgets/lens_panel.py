@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QFrame, QProgressBar, QScrollArea, QVBoxLayout, QW
 
 from engine.steering.live import Place
 from ui import theme
+from ui.plain_text import as_letters
 from ui.widgets.basics import Button, ElidedLabel, IconButton, Notice, column, label, line, rule
 from ui.widgets.switch import Switch
 
@@ -63,7 +64,7 @@ class _PlaceBox(QWidget):
         self.rows = [_Strength() for _ in range(ROWS)]
         inside = column(spacing=theme.XS)
         head = ElidedLabel(f"Layer {place[1]}", "group")
-        head.setToolTip(place[0])
+        head.setToolTip(as_letters(place[0]))
         inside.addWidget(head)
         for row in self.rows:
             inside.addWidget(row)

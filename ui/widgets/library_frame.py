@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from PySide6.QtCore import Qt, QTimer
 from PySide6.QtGui import QResizeEvent, QShowEvent
-from PySide6.QtWidgets import QFileDialog, QFrame, QScrollArea, QSizePolicy, QStackedWidget, QWidget
+from PySide6.QtWidgets import QBoxLayout, QFileDialog, QFrame, QScrollArea, QSizePolicy, QStackedWidget, QWidget
 
+from engine.files import write_file
 from ui import theme
 from ui.document_import import Outcome, document_bytes, file_name, take_in, take_in_files
 from ui.frame import CHAT, SWEEP, Frame
@@ -28,6 +29,11 @@ LIST_WIDTH = 320
 NARROW_LIST = 240
 ROOMY = 960
 """From this width on the list has all of its own."""
+BESIDE = 800
+"""From this width on the list stands beside what is chosen, else above it."""
+LIST_ABOVE = 200
+DETAIL_BELOW = 640
+QWIDGETSIZE_MAX = 16_777_215
 LEAST_DETAIL = (360, 240)
 """Smaller than this the page scrolls."""
 UNDO_MS = 20_000
@@ -108,10 +114,12 @@ class LibraryFrame(QWidget, Generic[V]):
 
     # --- events -----------------------------------------------------------------------------------------------------
 
-    def arrive(self, select: str | None = None, files: Sequence[Path] = (), **_what: Any) -> None:
+    def arrive(self, select: str | None = None, files: Sequence[Path] = (), text: str = "", **_what: Any) -> None:
         """Come to the front, with one of them chosen where the caller named it, and documents taken in."""
         if files:
             self.import_files(files)
+        if text:
+            self.import_text(text)
         if select is not None:
             self.select(select)
 
@@ -170,8 +178,13 @@ class LibraryFrame(QWidget, Generic[V]):
         task: Callable[[], Any],
         done: Callable[[Any], None] | None = None,
         refused: Callable[[Exception], None] | None = None,
+        *,
+        key: Hashable | None = None,
     ) -> None:
-        """Do something with the engine in the background; what is refused is said, and the page shows what holds."""
+        """Do something with the engine in the background; what is refused is said, and the page shows what holds.
+
+        ``key``: what is done to which thing; it is not begun again while it is under way.
+        """
 
         def failed(error: Exception) -> None:
             (refused or self.say_error)(error)
@@ -182,7 +195,7 @@ class LibraryFrame(QWidget, Generic[V]):
                 done(result)
             self.refresh()
 
-        self._frame.bridge.run_in_background(task, ended, failed, owner=self)
+        self._frame.bridge.run_once(object() if key is None else key, task, ended, failed, owner=self)
 
     def turn(self, dial: IntensityDial, task: Callable[[], Any], done: Callable[[Any], None] | None = None) -> None:
         """As :meth:`run`, for the ``dial`` that a person turned: it shows their value until the engine has answered."""
@@ -231,11 +244,15 @@ class LibraryFrame(QWidget, Generic[V]):
 
     def import_files(self, paths: Sequence[Path]) -> None:
         """Import documents from files."""
-        self.run(partial(take_in_files, self._engine, list(paths)), self._on_imported)
+        self.run(partial(take_in_files, self._engine, list(paths)), self._on_imported, key=("take in", self, *paths))
 
     def import_text(self, text: str) -> None:
         """Import a document that was pasted."""
-        self.run(partial(take_in, self._engine, text.encode("utf-8", "replace"), "The pasted text"), self._on_imported)
+        self.run(
+            partial(take_in, self._engine, text.encode("utf-8", "replace"), "The pasted text"),
+            self._on_imported,
+            key=("take in", self, text),
+        )
 
     def _import_again(self, outcome: Outcome) -> None:
         raw = outcome.again
@@ -247,7 +264,7 @@ class LibraryFrame(QWidget, Generic[V]):
             kept = [each for each in before if each is not outcome]
             self._on_imported([*kept, *new])
 
-        self.run(partial(take_in, self._engine, raw, outcome.title, rename=True), done)
+        self.run(partial(take_in, self._engine, raw, outcome.title, rename=True), done, key=("take in", self, raw))
 
     def _on_imported(self, outcomes: list[Outcome]) -> None:
         self.notice.hide()
@@ -268,9 +285,9 @@ class LibraryFrame(QWidget, Generic[V]):
             path = Path(chosen)
 
             def task() -> None:
-                path.write_bytes(document_bytes(document()))
+                write_file(path, document_bytes(document()))
 
-            self.run(task, lambda _none: self.say(f"Written to {path}."))
+            self.run(task, lambda _none: self.say(f"Written to {path}."), key=("write", str(path)))
 
         dialog.fileSelected.connect(write)
         dialog.finished.connect(dialog.deleteLater)
@@ -287,7 +304,15 @@ class LibraryFrame(QWidget, Generic[V]):
     def resizeEvent(self, event: QResizeEvent) -> None:
         """In a narrow window the list gives way to what is chosen."""
         super().resizeEvent(event)
+        beside = self.width() >= BESIDE
+        self._columns.setDirection(QBoxLayout.Direction.LeftToRight if beside else QBoxLayout.Direction.TopToBottom)
         self._left.setFixedWidth(LIST_WIDTH if self.width() >= ROOMY else NARROW_LIST)
+        if not beside:
+            self._left.setMinimumWidth(0)
+            self._left.setMaximumWidth(QWIDGETSIZE_MAX)
+        self.stack.setMinimumHeight(LEAST_DETAIL[1] if beside else DETAIL_BELOW)
+        self._left.setMinimumHeight(0 if beside else LIST_ABOVE)
+        self._left.setMaximumHeight(QWIDGETSIZE_MAX if beside else LIST_ABOVE)
         self._head.fit(self.width())
 
     # --- layout -----------------------------------------------------------------------------------------------------
@@ -316,7 +341,7 @@ class LibraryFrame(QWidget, Generic[V]):
         empty.setLayout(over)
         self.stack.addWidget(empty)
         self.stack.addWidget(_scrolled(detail) if scrolls else detail)
-        body = line(spacing=theme.L)
+        body = self._columns = line(spacing=theme.L)
         body.addWidget(left)
         body.addWidget(self.stack, 1)
         layout = column(spacing=theme.M, margins=(theme.XL, theme.L + 4, theme.XL, theme.L + 4))
@@ -332,7 +357,6 @@ class LibraryFrame(QWidget, Generic[V]):
         around = column(spacing=0)
         around.addWidget(page_scroll(ground))
         self.setLayout(around)
-        self.door.veil.raise_()
 
 
 def _scrolled(detail: QWidget) -> QScrollArea:

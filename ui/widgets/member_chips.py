@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from PySide6.QtWidgets import QLabel, QSizePolicy, QWidget
 
 from engine.documents.members import Member
+from ui.plain_text import as_letters
 from ui.steering_words import signed
 from ui.widgets.basics import pill
 from ui.widgets.flow import Flow
@@ -65,6 +66,6 @@ class MemberChips(Flow):
         made = pill(each.words(), "info" if each.strength >= 0 else "warn")
         made.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
         full = f"#{each.index} {each.label or 'no label'}, strength {signed(each.strength)} at λ 1"
-        made.setToolTip("\n".join((full, *(("Pinned by the author",) if each.pinned else ()), *each.told)))
+        made.setToolTip(as_letters("\n".join((full, *(("Pinned by the author",) if each.pinned else ()), *each.told))))
         made.setAccessibleName(full)
         return made

@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QGridLayout, QLabel, QWidget
 
 from ui import theme
 from ui.widgets.basics import Card, ElidedLabel, Notice, column, label, pill, rule, set_pill
+from ui.widgets.scroll_page import reveal
 
 
 class Sums(QWidget):
@@ -80,6 +81,7 @@ class MemoryCard(Card):
         self.notice.hide()
         self.hint.hide()
         self._asked.show()
+        reveal(self._asked)
         self.asked_name.setText(name)
         self.estimate.show_rows([("Looking at its files…", "")])
         self.verdict.hide()
@@ -94,3 +96,4 @@ class MemoryCard(Card):
         """Why there is no estimate."""
         self._asked.hide()
         self.notice.show_words(words)
+        reveal(self.notice)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from PySide6.QtCore import QEvent, QObject, Qt, QTimer, Signal, Slot
+from PySide6.QtCore import QEvent, QObject, QPoint, Qt, QTimer, Signal, Slot
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QFrame, QScrollArea, QSizePolicy, QVBoxLayout, QWidget
 
 from ui import theme
@@ -73,6 +74,10 @@ class MessageList(QScrollArea):
         bar = self.verticalScrollBar()
         bar.valueChanged.connect(self._on_scrolled)
         bar.rangeChanged.connect(self._on_range)
+        self.newest = Button("Jump to newest", "plain", "down", self.scroll_to_end)
+        self.newest.setObjectName("floating")
+        self.newest.setParent(self)
+        self.newest.hide()
         self._settle = QTimer(self)
         self._settle.setSingleShot(True)
         self._settle.setInterval(0)
@@ -136,6 +141,7 @@ class MessageList(QScrollArea):
         """Go to the end and stay there."""
         self._follow = True
         self._settle.start()
+        self._offer_newest()
 
     # --- inside -----------------------------------------------------------------------------------------------------
 
@@ -232,11 +238,32 @@ class MessageList(QScrollArea):
     def _on_scrolled(self, value: int) -> None:
         if not self._settle.isActive():
             self._follow = value >= self.verticalScrollBar().maximum() - 8
+            self._offer_newest()
 
     @Slot(int, int)
     def _on_range(self, _low: int, _high: int) -> None:
         if self._follow:
             self._settle.start()
+        self._offer_newest()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Keep the way to the end in its place."""
+        super().resizeEvent(event)
+        self._offer_newest()
+
+    def _offer_newest(self) -> None:
+        """Where a person has scrolled away from the end, a way back there floats over the text."""
+        away = not self._follow and bool(self._messages)
+        if away:
+            self.newest.adjustSize()
+            room = self.viewport().geometry()
+            place = QPoint(room.center().x() - self.newest.width() // 2, room.bottom() - self.newest.height() - theme.S)
+            self.newest.move(place)
+            self.newest.raise_()
+        elif self.newest.hasFocus():
+            # It goes; the keys stay with what it moved.
+            self.setFocus()
+        self.newest.setVisible(away)
 
     @Slot()
     def _to_end(self) -> None:

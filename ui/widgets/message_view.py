@@ -7,48 +7,18 @@ from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QBoxLayout, QFrame, QHBoxLayout, QSizePolicy, QWidget
 
 from ui import theme
-from ui.chat_state import ChatMessage
-from ui.steering_words import report_words
+from ui.chat_state import ChatMessage, sampling_words
+from ui.figures import figures, number
+from ui.plain_text import as_letters
+from ui.steering_words import report_lines, report_words
 from ui.widgets.basics import CopyButton, ElidedLabel, IconButton, column, label, line
 from ui.widgets.flow_text import FlowText
 from ui.widgets.markdown_view import MarkdownView
 from ui.widgets.message_editor import MessageEditor
 from ui.widgets.token_text import Coloured, TokenText
-from ui.words import count, finish
 
 BUBBLE_SHARE = 0.8
 """The person's messages take at most this share of the column, so that the two sides can be told apart."""
-
-
-def number(details: dict[str, object], key: str) -> float | None:
-    """A figure of a message's details, where it is one."""
-    value = details.get(key)
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
-def tokens_per_second(details: dict[str, object]) -> float | None:
-    """Decode speed: tokens after the first, over the time after the first. None where that is not defined."""
-    tokens, total, first = (
-        number(details, k) for k in ("completion_tokens", "seconds_total", "seconds_to_first_token")
-    )
-    if tokens is None or total is None or first is None or tokens < 2 or total <= first:
-        return None
-    return (tokens - 1) / (total - first)
-
-
-def figures(details: dict[str, object]) -> str:
-    """What is shown under an answer: why it ended, how long it is, how fast it came."""
-    parts: list[str] = []
-    reason = details.get("finish_reason")
-    if isinstance(reason, str):
-        parts.append(finish(reason))
-    tokens = number(details, "completion_tokens")
-    if tokens is not None and reason is not None:
-        parts.append(f"{count(int(tokens))} token{'' if tokens == 1 else 's'}")
-    speed = tokens_per_second(details)
-    if speed is not None:
-        parts.append(f"{speed:.1f} tokens/s")
-    return " · ".join(parts)
 
 
 def _tooltip(details: dict[str, object]) -> str:
@@ -63,13 +33,11 @@ def _tooltip(details: dict[str, object]) -> str:
         value = number(details, key)
         if value is not None and not (key == "cached_tokens" and value == 0):
             rows.append(f"{words}: {form.format(value)}")
-    sampling = details.get("sampling")
-    if isinstance(sampling, dict):
-        seed = sampling.get("seed")
-        rows.append(f"Temperature: {sampling.get('temperature')}, seed: {'random' if seed is None else seed}")
+    if sampled := sampling_words(details):
+        rows.append(sampled[:1].upper() + sampled[1:])
     steering = details.get("steering")
     if isinstance(steering, dict):
-        rows.append(f"Steering report: {steering.get('text')}")
+        rows.append(report_lines(steering))
     notes = details.get("notes")
     if isinstance(notes, list):
         rows.extend(str(note) for note in notes)
@@ -227,7 +195,7 @@ class AnswerMessage(QWidget):
             self._state.setText("The model ended its answer without writing anything.")
         self._state.setVisible(not message.content)
         self._figures.set_text(figures(message.details))
-        self._figures.setToolTip(_tooltip(message.details))
+        self._figures.setToolTip(as_letters(_tooltip(message.details)))
         self.steering.setText(report_words(message.details))
         self.steering.setVisible(bool(self.steering.text()))
         error = message.details.get("error")

@@ -9,9 +9,9 @@ from engine.library.records import EngineKind, ModelRecord, ModelSource, ModelSt
 from engine.models.llamacpp.availability import can_run
 from engine.models.shelf import LoadedModel, LoadingState
 from ui import theme
-from ui.widgets.basics import Button, Card, ElidedLabel, Notice, column, label, line, pill, rule, set_pill
+from ui.widgets.basics import Button, Card, ElidedLabel, Notice, column, keep_place, label, line, pill, rule, set_pill
 from ui.widgets.facts import Facts
-from ui.words import count, device_name, megabytes, number_format, parameters
+from ui.words import count, counted, device_name, megabytes, number_format, parameters
 
 ROWS_SHOWN = 4
 
@@ -21,11 +21,11 @@ def facts_of(loaded: LoadedModel) -> list[tuple[str, str]]:
     info = loaded.info
     return [
         ("Parameters", parameters(info.num_parameters)),
-        ("Context window", f"{count(info.context_length)} tokens"),
+        ("Context window", counted(info.context_length, "token")),
         ("Memory", megabytes(info.memory_bytes / 1e6)),
         ("Runs on", device_name(info.device)),
         ("Numbers", number_format(info.dtype)),
-        ("Shape", f"{info.n_layers} layers × {count(info.d_model)}"),
+        ("Shape", f"{counted(info.n_layers, 'layer')} × {count(info.d_model)}"),
     ]
 
 
@@ -135,9 +135,12 @@ class ModelCard(Card):
 
     def show_install(self, progress: float | None, stage: str) -> None:
         """How the demo's installation goes; None when none is under way."""
-        self._installing = progress is not None
+        installing = progress is not None
         self.demo_progress.setValue(round(progress or 0))
         self.demo_stage.setText(stage)
+        if installing != self._installing:
+            self._installing = installing
+            self._refresh()
         self._refresh_demo()
 
     def _show_progress(self, loading: LoadingState) -> None:
@@ -161,6 +164,8 @@ class ModelCard(Card):
             self.idle.setText(
                 "Choose one below; it takes memory only while it is loaded."
                 if self._records
+                else "The demo model is being installed; it is loaded by itself when it is here."
+                if self._installing
                 else "Install the demo model to try things out: it is small, about 370 MB on disk. "
                 "Or add a folder with a transformers checkpoint you have."
             )
@@ -201,6 +206,7 @@ class ModelCard(Card):
 
     def _refresh_demo(self) -> None:
         there = any(record.source is ModelSource.DEMO for record in self._records)
+        keep_place(self.demo_button, not there and self._installing)
         self.demo_button.setVisible(not there and not self._installing)
         # The next step while the shelf is empty; one way among others afterwards.
         self.demo_button.set_look("plain" if self._records else "primary")

@@ -7,6 +7,7 @@ from PySide6.QtCore import Signal
 from engine.actions.models import ModelView
 from engine.models.shelf import LoadingState
 from ui import shelf_words as words
+from ui.plain_text import as_letters
 from ui.widgets.basics import Button, IconButton
 from ui.widgets.shelf_row import ShelfRow
 
@@ -71,7 +72,7 @@ class ModelRow(ShelfRow):
         idle = mine is None and not downloading
         self.load_button.setVisible(idle and not loaded and not unfinished)
         self.load_button.setEnabled(lacking is None and not busy)
-        self.load_button.setToolTip(lacking or "")
+        self.load_button.setToolTip(as_letters(lacking or ""))
         self.unload_button.setVisible(loaded)
         self.cancel_button.setVisible(not idle)
         self.pause_button.setVisible(downloading)

@@ -8,6 +8,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QComboBox
 
 from engine.saes.attachment import Attachment
+from ui.plain_text import as_letters
 from ui.widgets.choice import Choice
 
 WIDTH = 260
@@ -48,7 +49,7 @@ class PlaceBox(Choice):
         elif self.count():
             self.setCurrentIndex(0)
         self.blockSignals(False)
-        self.setToolTip(self.currentText())
+        self.setToolTip(as_letters(self.currentText()))
         if self.place is not before:
             self.place_chosen.emit(self.place)
 

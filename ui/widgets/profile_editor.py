@@ -6,16 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from PySide6.QtCore import Qt, QTimer, Signal
-from PySide6.QtWidgets import QLineEdit, QPlainTextEdit, QSpinBox
+from PySide6.QtWidgets import QLineEdit, QPlainTextEdit
 
 from engine.errors import InvalidParameter
 from engine.library.names import PROFILE_NAME_LIMIT
 from engine.library.records import FeatureLabel, ProfileRecord, SaeRecord
 from engine.steering.live import Place
+from engine.steering.push import GENTLE, UNMEASURED_STRENGTH
 from ui import theme
 from ui.steering_words import feature_lines, features, parse_features
 from ui.widgets.basics import Button, Card, Notice, column, inset_text, label, line
 from ui.widgets.choice import Choice
+from ui.widgets.number_field import WholeField
 from ui.words import describe_error
 
 DESCRIPTION_LIMIT = 500
@@ -23,18 +25,22 @@ LOOK_UP_MS = 250
 MOST_SHOWN = 24
 """Labels listed beside the lines."""
 NO_LAYER = -1
+WITHOUT = (
+    f"A number alone gets the strength that adds {GENTLE:g} of the layer's typical norm, where the SAE is attached and "
+    f"measured; else {UNMEASURED_STRENGTH:g}."
+)
 
 
 @dataclass(frozen=True)
 class ProfileDraft:
-    """What is in the fields. ``profile_id`` is None for a new one."""
+    """What is in the fields. ``profile_id`` is None for a new one, a strength where none is written."""
 
     name: str
     description: str | None = None
     model_id: str | None = None
     sae_id: str | None = None
     layer: int | None = None
-    steering: Mapping[int, float] = field(default_factory=dict)
+    steering: Mapping[int, float | None] = field(default_factory=dict)
     profile_id: str | None = None
 
     @classmethod
@@ -69,7 +75,7 @@ class ProfileEditor(Card):
         self.description.setFixedHeight(60)
         self.sae = Choice(Qt.TextElideMode.ElideMiddle)
         self.sae.setAccessibleName("SAE of the profile")
-        self.layer = QSpinBox()
+        self.layer = WholeField()
         self.layer.setAccessibleName("Layer of the profile")
         self.layer.setRange(NO_LAYER, 999)
         self.layer.setSpecialValueText("any")
@@ -115,7 +121,8 @@ class ProfileEditor(Card):
         self.sae.setCurrentIndex(max(0, self.sae.findData(draft.sae_id or "")))
         self.sae.blockSignals(False)
         self.layer.setValue(NO_LAYER if draft.layer is None else draft.layer)
-        self.features.setPlainText(feature_lines(draft.steering))
+        written = {index: value for index, value in draft.steering.items() if value is not None}
+        self.features.setPlainText(feature_lines(written))
         self.error.hide()
         self.save_button.setEnabled(True)
         self._ask_labels()
@@ -156,6 +163,7 @@ class ProfileEditor(Card):
         place.addWidget(self.layer)
         self.body.addLayout(place)
         self.body.addWidget(label("Features: number and strength at λ 1, one to a line", "group"))
+        self.body.addWidget(label(WITHOUT, "small", wrap=True))
         self.body.addLayout(both, 1)
         self.body.addWidget(self.error)
         self.body.addLayout(line(self.save_button, self.cancel_button, None))
@@ -170,7 +178,7 @@ class ProfileEditor(Card):
         self._look_up.start()
         self._show_known()
 
-    def _written(self) -> dict[int, float] | None:
+    def _written(self) -> dict[int, float | None] | None:
         try:
             return parse_features(self.features.toPlainText())
         except InvalidParameter:

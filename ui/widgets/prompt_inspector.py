@@ -4,7 +4,7 @@ answered, and what a client of the API would have been told.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,8 +26,9 @@ from PySide6.QtWidgets import (
 
 from engine.generation.service import PreparedRequest
 from ui import theme
+from ui.steering_words import path_of, since
 from ui.widgets.basics import Button, CopyButton, Notice, column, label, line
-from ui.words import count, describe_error
+from ui.words import count, counted, describe_error
 
 _Index = QModelIndex | QPersistentModelIndex
 _VISIBLE = str.maketrans({"\n": "↵", "\t": "⇥", " ": "·", "\r": "␍"})
@@ -60,13 +61,24 @@ def view_of(prepared: PreparedRequest) -> PromptView:
 
 
 def added_text(report: Mapping[str, Any]) -> str:
-    """A steering report as lines: its text, then each item with its strengths."""
+    """A steering report as lines: its text, then each item with its strengths; of a path, step by step."""
     lines = [str(report.get("text", "")), ""]
-    for item in report.get("items", []):
+    path = path_of(report)
+    if len(path) < 2:
+        lines += _item_lines(report.get("items", []))
+    for step in path if len(path) > 1 else ():
+        lines.append(f"{since(step, first=step is path[0])}: {step.get('text', '')}")
+        lines += [*(f"    {each}" for each in _item_lines(step["items"])), ""]
+    return "\n".join(lines).rstrip()
+
+
+def _item_lines(items: Iterable[Mapping[str, Any]]) -> list[str]:
+    lines = []
+    for item in items:
         facts = ", ".join(f"{key} {value}" for key, value in item.items() if key not in ("kind", "strengths", "hash"))
         lines.append(f"{item.get('kind')}: {facts}" if facts else str(item.get("kind")))
         lines += [f"    #{index}  {value:+g}" for index, value in item.get("strengths", {}).items()]
-    return "\n".join(lines).rstrip()
+    return lines
 
 
 class TokenTable(QAbstractTableModel):
@@ -194,7 +206,7 @@ class PromptInspector(QDialog):
         self._view = view
         self.notice.hide()
         self.summary.setText(
-            f"{count(len(view.tokens))} tokens for {view.model}, whose window holds {count(view.window)}; "
+            f"{counted(len(view.tokens), 'token')} for {view.model}, whose window holds {count(view.window)}; "
             f"the answer may take {count(view.room)}."
         )
         self.text.setPlainText(view.text)

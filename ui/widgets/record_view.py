@@ -15,6 +15,7 @@ from engine.actions.experiments.sweeps import sweep_of
 from engine.actions.sweeping.export import facts_of
 from engine.library.records import ExperimentRecord, RecordKind
 from ui import theme
+from ui.steering_words import report_lines
 from ui.widgets.basics import Card, CopyButton, ElidedLabel, Surface, column, label, line
 from ui.widgets.facts import Facts
 from ui.widgets.feature_picker import density_words
@@ -23,12 +24,13 @@ from ui.widgets.markdown_view import MarkdownView
 from ui.widgets.rows_table import Column, RowsTable
 from ui.widgets.scroll_page import page_scroll
 from ui.widgets.sweep_answers import SweepAnswers
+from ui.words import counted
 
 CONTENT_WIDTH = 1180
 SIDE_BY_SIDE = 640
 ANSWERS_HEIGHT = 620
 TABLE_HEIGHT = 280
-_LONG = ("Steered side", "Steering report")
+_LONG = ("Steered side", "Steering report", "Steering report, at its end")
 """Said in full elsewhere in the view."""
 
 _DIFFERENCES: tuple[Column[KeptDifference], ...] = (
@@ -138,7 +140,7 @@ class ComparisonView(_View):
         self.plain.set_text(record.plain)
         self.steered.set_text(record.steered)
         self.facts.show_facts([row for row in setting_rows(record) if row[0] not in _LONG])
-        self.report.set_plain(f"Steering report: {record.steering.get('text', '')}")
+        self.report.set_plain(report_lines(record.steering))
 
     def _text(self, name: str) -> str:
         return str(getattr(self._record, name)) if self._record is not None else ""
@@ -164,7 +166,7 @@ class SweepView(_View):
     def show_record(self, record: ExperimentRecord) -> None:
         """Show a sweep."""
         outcome = sweep_of(record)
-        number = f"{len(outcome.cells)} of {outcome.settings.cells} answers"
+        number = f"{len(outcome.cells)} of {counted(outcome.settings.cells, 'answer')}"
         self.show_head(record.title, f"{record.model} · {number if outcome.complete else f'{number}; ended early'}")
         self.answers.begin(outcome.settings)
         self.answers.put(outcome.cells)

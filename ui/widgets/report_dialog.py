@@ -30,10 +30,18 @@ class ReportText(FlowText):
     def loadResource(self, kind: int, name: QUrl | str) -> object:
         """A picture that lies beside the text; nothing else, from nowhere else."""
         wanted = name.toString() if isinstance(name, QUrl) else str(name)
-        file = self._folder / Path(wanted).name
-        if int(kind) != QTextDocument.ResourceType.ImageResource.value or Path(wanted).name != wanted:
-            return None
-        return picture(file) if file.is_file() else None
+        if int(kind) == QTextDocument.ResourceType.ImageResource.value and self._beside(wanted):
+            drawn = picture(self._folder / wanted)
+            if not drawn.isNull():
+                return drawn
+        return super().loadResource(kind, name)
+
+    def shows_picture(self, address: str) -> bool:
+        """One that lies beside the text."""
+        return self._beside(address)
+
+    def _beside(self, name: str) -> bool:
+        return Path(name).name == name and (self._folder / name).is_file()
 
 
 def picture(file: Path) -> QImage:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelIndex, Qt, Signal
@@ -23,6 +23,7 @@ from PySide6.QtWidgets import (
 from engine.events import RequestRecorded
 from ui import request_words as words
 from ui import theme
+from ui.plain_text import as_letters
 from ui.widgets.basics import Button, Card, CopyButton, column, label, line
 from ui.words import count
 
@@ -43,9 +44,10 @@ COLUMNS: tuple[tuple[str, int, Callable[[RequestRecorded], str]], ...] = (
 )
 """Head, width in pixels (0: what is left), and the text of a request."""
 
-MODEL, SPEED, STATUS = 3, 5, 6
-WIDE = 800
-"""From this width of the table on there is room for the model's name."""
+MODEL, STEERING, SPEED, STATUS, IGNORED = 3, 4, 5, 6, 7
+LEAST_STEERING = 200
+"""Room for what steered: the columns of :data:`FIRST_TO_GO` make it, whose words the details have too."""
+FIRST_TO_GO = (MODEL, IGNORED, SPEED)
 
 
 class RequestsModel(QAbstractTableModel):
@@ -55,6 +57,13 @@ class RequestsModel(QAbstractTableModel):
         super().__init__()
         self._entries: list[RequestRecorded] = []
         self._hidden = False
+        self._clusters: frozenset[str] = frozenset()
+
+    def know_clusters(self, names: Iterable[str]) -> None:
+        """Which names in reports are those of clusters."""
+        self._clusters = frozenset(names)
+        if self._entries:
+            self.dataChanged.emit(self.index(0, STEERING), self.index(len(self._entries) - 1, STEERING))
 
     def set_entries(self, entries: Sequence[RequestRecorded]) -> None:
         """Show these, given the oldest first."""
@@ -125,7 +134,9 @@ class RequestsModel(QAbstractTableModel):
         """A cell: text, colour, tooltip."""
         entry = self._entries[index.row()]
         if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.ToolTipRole):
-            return COLUMNS[index.column()][2](entry)
+            found = index.column() == STEERING
+            told = words.steering(entry, self._clusters) if found else COLUMNS[index.column()][2](entry)
+            return told if role == Qt.ItemDataRole.DisplayRole else as_letters(told)
         if role == Qt.ItemDataRole.TextAlignmentRole:
             return _alignment(index.column())
         if role == Qt.ItemDataRole.ForegroundRole:
@@ -287,9 +298,15 @@ class RequestsCard(Card):
         self.total.setText(count(rows) if rows else "")
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Leave out the model's name, which the details have too, where there is little room."""
+        """Leave out what the details have too, where there is little room for what steered."""
         super().resizeEvent(event)
-        self.table.setColumnHidden(MODEL, self.width() - DETAIL_WIDTH < WIDE)
+        margins = self.body.contentsMargins()
+        room = self.width() - DETAIL_WIDTH - margins.left() - margins.right() - theme.M
+        room -= sum(width for _head, width, _text in COLUMNS)
+        for column_ in FIRST_TO_GO:
+            hidden = room < LEAST_STEERING
+            self.table.setColumnHidden(column_, hidden)
+            room += COLUMNS[column_][1] if hidden else 0
 
     def _on_chosen(self, current: QModelIndex, _before: QModelIndex) -> None:
         self.detail.show_entry(self.model.entry(current.row()))

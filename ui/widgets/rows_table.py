@@ -11,6 +11,7 @@ from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QAbstractItemView, QFrame, QHeaderView, QTableView
 
 from ui import theme
+from ui.plain_text import as_letters
 
 Row = TypeVar("Row")
 _Index = QModelIndex | QPersistentModelIndex
@@ -71,7 +72,7 @@ class RowsModel(QAbstractTableModel, Generic[Row]):
         if role == Qt.ItemDataRole.DisplayRole:
             return column.head
         if role == Qt.ItemDataRole.ToolTipRole:
-            return column.tip or None
+            return as_letters(column.tip) or None
         if role == Qt.ItemDataRole.TextAlignmentRole:
             return _alignment(column)
         return None
@@ -79,8 +80,10 @@ class RowsModel(QAbstractTableModel, Generic[Row]):
     def data(self, index: _Index, role: int = Qt.ItemDataRole.DisplayRole) -> object:
         """One cell."""
         column = self.columns[index.column()]
-        if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.ToolTipRole):
+        if role == Qt.ItemDataRole.DisplayRole:
             return column.text(self.rows[index.row()])
+        if role == Qt.ItemDataRole.ToolTipRole:
+            return as_letters(column.text(self.rows[index.row()]))
         if role == Qt.ItemDataRole.ForegroundRole and column.muted:
             return theme.current().colour("muted")
         if role == Qt.ItemDataRole.FontRole and column.mono:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from PySide6.QtCore import QEvent
 from PySide6.QtWidgets import QLabel, QSizePolicy
 
-from engine.documents.evidence import TOP_RUNG, rung_language, rung_next_step
+from engine.documents.evidence import PERSISTENCE_SENTENCE, TESTED_ELSEWHERE, TOP_RUNG, evidence_words, rung_next_step
+from ui.plain_text import as_letters
 from ui.widgets.basics import label, set_pill
 
 RUNG_TONES = ("quiet", "warn", "info", "good")
@@ -13,10 +14,10 @@ RUNG_TONES = ("quiet", "warn", "info", "good")
 
 
 def next_words(rung: int) -> str:
-    """What would lift a circuit from ``rung``, as a sentence; it never spells a phrase that is not earned yet."""
+    """What would lift a circuit from ``rung``, and where that is done; it never spells a phrase that is not earned."""
     if rung >= TOP_RUNG:
         return "This is the top rung."
-    return f"To reach rung {rung + 1}: {rung_next_step(rung)}."
+    return f"To reach rung {rung + 1}: {rung_next_step(rung)}. {TESTED_ELSEWHERE}"
 
 
 class RungBadge(QLabel):
@@ -36,12 +37,14 @@ class RungBadge(QLabel):
         """Which rung is shown."""
         return self._rung
 
-    def show_rung(self, rung: int | None) -> None:
-        """Show the phrase of rung 0 to 3; nothing for None."""
+    def show_rung(self, rung: int | None, only_persistence: bool = False) -> None:
+        """Show the phrase of rung 0 to 3, and whether it is for persistence only; nothing for None."""
         self._rung = rung
-        words = "" if rung is None else rung_language(rung)
+        words = "" if rung is None else evidence_words(rung, only_persistence)
+        more = f" {PERSISTENCE_SENTENCE}" if only_persistence else ""
         set_pill(self, words, "quiet" if rung is None else RUNG_TONES[rung])
-        self.setToolTip("" if rung is None else f"Evidence rung {rung} of {TOP_RUNG}. {next_words(rung)}")
+        told = "" if rung is None else f"Evidence rung {rung} of {TOP_RUNG}.{more} {next_words(rung)}"
+        self.setToolTip(as_letters(told))
         self.setAccessibleName("" if rung is None else f"Evidence: {words}")
         self._obey()
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QSpinBox
 
 from engine.library.records import SaeRecord, SaeStatus
 from ui import shelf_words as words
 from ui.steering_words import sae_facts, sae_figures
 from ui.widgets.basics import Button, IconButton, inset_text, label, set_property
+from ui.widgets.number_field import WholeField
 from ui.widgets.shelf_row import ShelfRow
-from ui.words import count, megabytes
+from ui.words import counted, megabytes
 
 LAYER_WIDTH = 96
 
@@ -33,7 +33,7 @@ class SaeLine(ShelfRow):
         self.record = record
         self.figures = label("", "small", wrap=True)
         self.verdict = label("", "small", wrap=True)
-        self.layer = QSpinBox()
+        self.layer = WholeField()
         self.layer.setRange(-1, 999)
         self.layer.setSpecialValueText("layer?")
         self.layer.setPrefix("layer ")
@@ -84,7 +84,7 @@ class SaeLine(ShelfRow):
         if memory_mb is not None:
             parts.append(f"{megabytes(memory_mb * 2**20 / words.MB)} in memory")
         if not downloading:
-            parts.append(f"{count(labels)} labels" if labels else "no labels")
+            parts.append(counted(labels, "label") if labels else "no labels")
         self.facts.setText(words.in_line(parts))
         self.figures.setText(sae_figures(record))
         self.figures.setVisible(not downloading and not unfinished)

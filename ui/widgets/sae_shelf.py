@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QFrame, QProgressBar, QSpinBox
+from PySide6.QtWidgets import QFrame, QProgressBar
 
 from engine.library.records import SaeRecord, SaeStatus
 from engine.steering.live import Place
 from ui import theme
 from ui.steering_words import sae_facts, sae_figures
 from ui.widgets.basics import Button, Card, ElidedLabel, Notice, column, inset_text, label, line, pill
+from ui.widgets.number_field import WholeField
 
 SPIN_WIDTH = 64
 
@@ -27,7 +28,7 @@ class SaeRow(QFrame):
         self.setObjectName("row")
         self.record = record
         self.figures = label(sae_figures(record), "small", wrap=True)
-        self.layer: QSpinBox | None = None
+        self.layer: WholeField | None = None
         self.button: Button | None = None
         text = column(spacing=1)
         text.addWidget(ElidedLabel(record.name or record.id, "strong", Qt.TextElideMode.ElideMiddle))
@@ -47,7 +48,7 @@ class SaeRow(QFrame):
             layout.addWidget(self.button)
         elif record.status is not SaeStatus.ERROR:
             if record.trained_layer is None:
-                self.layer = QSpinBox()
+                self.layer = WholeField()
                 self.layer.setPrefix("layer ")
                 self.layer.setFixedWidth(SPIN_WIDTH + 16)
                 self.layer.setAccessibleName(f"Layer for {record.id}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, QObject, QSize, Qt
+from PySide6.QtCore import QEvent, QObject, QPoint, QSize, Qt, QTimer
 from PySide6.QtWidgets import (
     QBoxLayout,
     QFrame,
@@ -10,6 +10,7 @@ from PySide6.QtWidgets import (
     QScrollArea,
     QSizePolicy,
     QSpacerItem,
+    QStackedWidget,
     QVBoxLayout,
     QWidget,
 )
@@ -18,8 +19,61 @@ from ui import theme
 from ui.widgets.basics import Surface, column, label, line
 
 CONTENT_WIDTH = 1240
+LAYOUTS = 5
+"""Rounds of the event loop in which a page finds its places after something opened in it."""
 HEAD_BESIDE = 700
 """From this width of a page on its buttons stand beside its title."""
+
+
+def reveal(part: QWidget) -> None:
+    """Scroll to a part of a page that was opened by hand, as far as it is out of sight, once it has its place.
+
+    What opens makes the page higher, which goes through several layouts before it is known where it stands. A part that
+    is higher than the page is shown from its top.
+    """
+
+    def look(more: int) -> None:
+        if part.isHidden():
+            return
+        for area in _areas_around(part):
+            inside = area.widget()
+            if inside is None or area.viewport().height() <= 0:
+                continue
+            top = part.mapTo(inside, QPoint(0, 0)).y()
+            margin = theme.M
+            bar, high = area.verticalScrollBar(), area.viewport().height()
+            if top + part.height() + margin > bar.value() + high:
+                bar.setValue(top + part.height() + margin - high)
+            if top - margin < bar.value():
+                bar.setValue(max(0, top - margin))
+        if more:
+            QTimer.singleShot(0, part, lambda: look(more - 1))
+
+    QTimer.singleShot(0, part, lambda: look(LAYOUTS))
+
+
+def _areas_around(part: QWidget) -> list[QScrollArea]:
+    found: list[QScrollArea] = []
+    around = part.parentWidget()
+    while around is not None and not around.isWindow():
+        if isinstance(around, QScrollArea):
+            found.append(around)
+        around = around.parentWidget()
+    return found
+
+
+class InOnePlace(QStackedWidget):
+    """Parts of which one is seen at a time, all with the room of the highest: changing them moves nothing around."""
+
+    def __init__(self, *parts: QWidget) -> None:
+        super().__init__()
+        self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
+        for part in parts:
+            self.addWidget(part)
+
+    def hasHeightForWidth(self) -> bool:
+        """No: that of the part that is seen alone would count."""
+        return False
 
 
 class FittedScroll(QScrollArea):

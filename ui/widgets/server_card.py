@@ -5,11 +5,12 @@ from __future__ import annotations
 from urllib.parse import urlsplit
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QFrame, QSpinBox
+from PySide6.QtWidgets import QFrame
 
 from ui import theme
 from ui.widgets.basics import Button, Card, CopyButton, ElidedLabel, Notice, inset_text, label, line, set_pill
 from ui.widgets.facts import Facts
+from ui.widgets.number_field import WholeField
 from ui.words import count
 
 _STATES = {
@@ -58,7 +59,7 @@ class ServerCard(Card):
         self.facts = Facts(per_row=2)
         self.notice = Notice(closable=False)
         self.port_label = label("Port")
-        self.port = QSpinBox()
+        self.port = WholeField()
         self.port.setRange(0, 65535)
         self.port.setToolTip("0 takes any free port")
         self.port.setValue(port)

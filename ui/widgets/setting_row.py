@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QComboBox, QLineEdit, QWidget
+from PySide6.QtCore import QSize, Qt, Signal
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QBoxLayout, QComboBox, QLineEdit, QWidget
 
 from ui import theme
+from ui.plain_text import as_letters
 from ui.services import Kind, Origin, SettingInfo
 from ui.widgets.basics import IconButton, column, label, line, pill, set_pill, set_property
 from ui.widgets.choice import Choice
@@ -15,6 +17,8 @@ from ui.widgets.switch import Switch
 
 LEAST_TEXT = 160
 EDITOR_WIDTH = 260
+BESIDE = 560
+"""From this width of a row on its field stands beside its words."""
 
 
 def shown(value: Any) -> str:
@@ -68,9 +72,6 @@ class SettingRow(QWidget):
             self.editor = Choice()
             self.editor.addItems(list(info.choices))
             self.editor.setFixedWidth(EDITOR_WIDTH)
-            # The wheel scrolls the page, never a setting that happens to be under it.
-            self.editor.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-            self.editor.wheelEvent = lambda event: event.ignore()  # type: ignore[method-assign]
             self.editor.textActivated.connect(lambda text: self.changed.emit(self.info.name, text))
         else:
             self.editor = QLineEdit()
@@ -84,14 +85,27 @@ class SettingRow(QWidget):
             # The names of variables have no place to break: they must not hold the page open.
             part.setMinimumWidth(LEAST_TEXT)
             texts.addWidget(part)
-        layout = line(spacing=theme.L)
+        layout = self._across = line(spacing=theme.L)
         layout.setContentsMargins(0, theme.S, 0, theme.S)
         layout.addLayout(texts, 1)
-        layout.addWidget(self.editor, 0, Qt.AlignmentFlag.AlignVCenter)
-        layout.addWidget(self.undo, 0, Qt.AlignmentFlag.AlignVCenter)
+        self._field = line(self.editor, self.undo, spacing=theme.L)
+        layout.addLayout(self._field)
         self.setLayout(layout)
         self.error.hide()
         self.show_info(info)
+
+    def minimumSizeHint(self) -> QSize:
+        """Narrower than side by side: then the field goes under the words."""
+        return QSize(EDITOR_WIDTH + 60, super().minimumSizeHint().height())
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """The field beside the words where there is room, else under them."""
+        super().resizeEvent(event)
+        beside = self.width() >= BESIDE
+        way = QBoxLayout.Direction.LeftToRight if beside else QBoxLayout.Direction.TopToBottom
+        self._across.setDirection(way)
+        self._across.setSpacing(theme.L if beside else theme.S)
+        self._across.setAlignment(self._field, Qt.AlignmentFlag(0) if beside else Qt.AlignmentFlag.AlignLeft)
 
     def show_info(self, info: SettingInfo) -> None:
         """Show how it stands now; what is being typed stays."""
@@ -139,13 +153,13 @@ class SettingRow(QWidget):
     def _show_origin(self, info: SettingInfo) -> None:
         if info.locked:
             set_pill(self.origin, f"{info.origin.value}, cannot be changed here", "warn")
-            self.origin.setToolTip(f"Set by {info.origin_words}, which wins over the settings file")
+            self.origin.setToolTip(as_letters(f"Set by {info.origin_words}, which wins over the settings file"))
         elif info.waiting:
             set_pill(self.origin, "waits for a restart", "info")
             self.origin.setToolTip("")
         else:
             set_pill(self.origin, "changed" if info.origin is Origin.FILE else "default", "quiet")
-            self.origin.setToolTip(f"From {info.origin_words}")
+            self.origin.setToolTip(as_letters(f"From {info.origin_words}"))
         self.origin.setVisible(info.locked or info.waiting or info.origin is Origin.FILE)
 
     def _on_typed(self) -> None:

@@ -1,9 +1,8 @@
-"""A page of things that lie on the disk: what there is and the ways in on the left, a card beside them; takes drops."""
+"""A page of things that lie on the disk: what there is and the ways in on the left, a card beside them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import TypeVar
 
 from PySide6.QtGui import QResizeEvent
@@ -11,7 +10,6 @@ from PySide6.QtWidgets import QBoxLayout, QFileDialog, QWidget
 
 from ui import theme
 from ui.widgets.basics import Button, Card, Notice, column, label
-from ui.widgets.file_door import FileDoor
 from ui.widgets.scroll_page import ScrollPage
 
 TWO_COLUMNS = 900
@@ -26,16 +24,14 @@ class ShelfPage(ScrollPage):
 
     Args:
         empty: What is said while the shelf is empty.
-        drop_words: What is said while something is dragged over the page that ``wanted`` takes.
     """
 
-    def __init__(self, title: str, about: str, *, empty: str, drop_words: str, wanted: Callable[[Path], bool]) -> None:
+    def __init__(self, title: str, about: str, *, empty: str) -> None:
         super().__init__(title, about)
         self.notice = Notice()
         self.shelf = Card("On the shelf")
         self.empty = label(empty, "muted", wrap=True)
         self.dialog: QFileDialog | None = None
-        self.door = FileDoor(self, drop_words, wanted)
         self._list = column(spacing=2)
         self._columns = QBoxLayout(QBoxLayout.Direction.LeftToRight)
 

@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QAbstractButton, QFrame, QProgressBar, QWidget
 
 from ui import shelf_words as words
 from ui import theme
+from ui.plain_text import as_letters
 from ui.widgets.basics import ElidedLabel, column, label, line, pill
 
 
@@ -69,7 +70,7 @@ class ShelfRow(QFrame):
     def _name_actions(name: str, tips: dict[QAbstractButton, str], verbs: dict[QAbstractButton, str]) -> None:
         """``tips``: of buttons with an icon only; ``verbs``: what the others do, read out with the item's name."""
         for button, tip in tips.items():
-            button.setToolTip(tip)
+            button.setToolTip(as_letters(tip))
             button.setAccessibleName(tip)
         for button, verb in verbs.items():
             button.setAccessibleName(f"{verb} {name}")

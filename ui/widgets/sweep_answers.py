@@ -15,7 +15,7 @@ from ui.sweep_words import cell_words, intensity_words
 from ui.widgets.basics import Card, label
 from ui.widgets.sweep_plot import CURVES, SweepPlot
 from ui.widgets.sweep_table import SweepTable
-from ui.words import finish
+from ui.words import counted, finish
 
 NO_ANSWERS = "Answers come here: a row for each prompt, a column without steering and one for each value of λ."
 LEAST_PART = 220
@@ -58,6 +58,7 @@ class SweepAnswers(QSplitter):
         self.table.show()
         self.table.sweep.begin(settings.prompts, settings.intensities)
         self.plot.show_means(())
+        self._show_legend()
         self.show_cell(None)
 
     def put(self, cells: Sequence[CellResult]) -> None:
@@ -66,6 +67,7 @@ class SweepAnswers(QSplitter):
         found = means(self.results, self.table.sweep.intensities)
         self.table.sweep.put(cells, found)
         self.plot.show_means(found)
+        self._show_legend()
         self.show_cell(self.table.sweep.cell(self.table.currentIndex()))
 
     @Slot(object)
@@ -76,9 +78,8 @@ class SweepAnswers(QSplitter):
             self.cell_figures.setText("Choose an answer in the table to read it whole.")
             self.cell_text.setPlainText("")
             return
-        self.cell_head.setText(
-            f"{intensity_words(cell.intensity)} · {cell.tokens} tokens · {finish(cell.finish) or 'no answer'}"
-        )
+        written = counted(cell.tokens, "token")
+        self.cell_head.setText(f"{intensity_words(cell.intensity)} · {written} · {finish(cell.finish) or 'no answer'}")
         self.cell_figures.setText(cell_words(cell))
         if self.cell_text.toPlainText() != cell.text:
             self.cell_text.setPlainText(cell.text)
@@ -126,7 +127,9 @@ class SweepAnswers(QSplitter):
     @Slot()
     def _show_legend(self) -> None:
         colours = theme.current().colours
-        marks = [f'<span style="color:{getattr(colours, colour)}">●</span>&nbsp;{name}' for name, colour, _ in CURVES]
+        drawn = [(name, colour) for name, colour, _ in CURVES if name in self.plot.curves]
+        marks = [f'<span style="color:{getattr(colours, colour)}">●</span>&nbsp;{name}' for name, colour in drawn]
+        self._legend.setVisible(bool(marks))
         self._legend.setText(
             "&nbsp; ".join(mark.replace(" words", "&nbsp;words") for mark in marks)
             + " — each as a share of its largest"

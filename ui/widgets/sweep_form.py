@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QCheckBox, QComboBox, QDoubleSpinBox, QLineEdit, QPlainTextEdit, QSpinBox, QWidget
+from PySide6.QtWidgets import QCheckBox, QComboBox, QLineEdit, QPlainTextEdit, QWidget
 
 from engine.actions.sweeping.measures import topic_words
 from engine.actions.sweeping.settings import (
@@ -19,10 +20,13 @@ from engine.actions.sweeping.settings import (
 )
 from engine.steering.push import Push
 from ui import theme
+from ui.chat_state import parse_seed
+from ui.plain_text import as_letters
 from ui.steering_words import features, push_words, strength
 from ui.sweep_words import INTENSITIES, PROMPTS, choice_words
 from ui.widgets.basics import column, inset_text, label, line
 from ui.widgets.choice import Choice
+from ui.widgets.number_field import DecimalField, WholeField
 
 PROMPTS_HEIGHT = 88
 TOPIC_HEIGHT = 76
@@ -49,27 +53,27 @@ class SweepForm(QWidget):
         self.plain = QCheckBox("Plain too")
         self.plain.setToolTip("Also ask without steering")
         self.plain.setChecked(True)
-        self.tokens = QSpinBox()
+        self.tokens = WholeField()
         self.tokens.setRange(1, MOST_TOKENS)
         self.tokens.setValue(40)
         self.tokens.setAccessibleName("Tokens per answer")
-        self.temperature = QDoubleSpinBox()
+        self.temperature = DecimalField()
         self.temperature.setRange(0.0, 2.0)
         self.temperature.setSingleStep(0.1)
         self.temperature.setDecimals(2)
         self.temperature.setSpecialValueText("greedy")
         self.temperature.setAccessibleName("Temperature; 0 is greedy")
-        self.seed = QSpinBox()
-        self.seed.setRange(0, 2_000_000_000)
+        self.seed = QLineEdit("0")
+        self.seed.setPlaceholderText("Random")
         self.seed.setAccessibleName("Seed")
-        self.penalty = QDoubleSpinBox()
+        self.penalty = DecimalField()
         self.penalty.setRange(1.0, 2.0)
         self.penalty.setSingleStep(0.05)
         self.penalty.setDecimals(2)
         self.penalty.setValue(1.0)
         self.penalty.setSpecialValueText("none")
         self.penalty.setAccessibleName("Repetition penalty")
-        for field in (self.tokens, self.temperature, self.seed, self.penalty):
+        for field in (self.tokens, self.temperature, self.penalty):
             inset_text(field)
         self.topic = _texts("Topic words", TOPIC_HEIGHT)
         self.topic.setPlaceholderText("Words a text on the topic is counted by, separated by spaces")
@@ -113,7 +117,7 @@ class SweepForm(QWidget):
         told = () if base is None else (_described(base), push_words(pushes, 1.0))
         self.base_words.setText(why if base is None else "\n".join(each for each in told if each))
         places = () if base is None else base.authored
-        self.base_words.setToolTip("\n".join(f"layer {layer}: {sae_id}" for sae_id, layer in places))
+        self.base_words.setToolTip(as_letters("\n".join(f"layer {layer}: {sae_id}" for sae_id, layer in places)))
         self.base_words.setVisible(True)
         if self.topic.toPlainText() == self._suggested:
             self._suggested = " ".join(words)
@@ -122,6 +126,7 @@ class SweepForm(QWidget):
     def settings(self) -> SweepSettings:
         """What the fields say. Raises :class:`InvalidParameter`."""
         values = parse_intensities(self.intensities.text())
+        seed = parse_seed(self.seed.text())
         prompts = tuple(text.strip() for text in self.prompts.toPlainText().splitlines() if text.strip())
         return SweepSettings(
             prompts,
@@ -129,13 +134,13 @@ class SweepForm(QWidget):
             max_tokens=self.tokens.value(),
             temperature=self.temperature.value(),
             repetition_penalty=self.penalty.value(),
-            seed=self.seed.value(),
+            seed=secrets.randbits(32) if seed is None else seed,
             topic=topic_words(self.topic.toPlainText()),
         )
 
     def _on_chosen(self) -> None:
         self.ready = False
-        self.base.setToolTip(self.base.currentText())
+        self.base.setToolTip(as_letters(self.base.currentText()))
         self.base_chosen.emit(self.choice)
 
     def _build(self) -> None:

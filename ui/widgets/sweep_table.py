@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QAbstractItemView, QFrame, QHeaderView, QTableView
 
 from engine.actions.sweeping.settings import CellResult, ColumnMeans
 from ui import theme
+from ui.plain_text import as_letters
 from ui.sweep_words import cell_words, figure_words, intensity_words, share_words
 from ui.widgets.token_text import mixed
 
@@ -72,7 +73,7 @@ class SweepModel(QAbstractTableModel):
                 return intensity_words(self.intensities[section])
             return _wrapped(self.prompts[section]) if section < len(self.prompts) else "Means"
         if role == Qt.ItemDataRole.ToolTipRole and not across and section < len(self.prompts):
-            return self.prompts[section]
+            return as_letters(self.prompts[section])
         if role == Qt.ItemDataRole.TextAlignmentRole:
             return Qt.AlignmentFlag.AlignLeft | (Qt.AlignmentFlag.AlignVCenter if across else Qt.AlignmentFlag.AlignTop)
         return None
@@ -85,7 +86,7 @@ class SweepModel(QAbstractTableModel):
         if role == Qt.ItemDataRole.DisplayRole:
             return "…" if cell is None else cell.error or " ".join(cell.text.split()) or "(nothing)"
         if role == Qt.ItemDataRole.ToolTipRole and cell is not None:
-            return cell_words(cell)
+            return as_letters(cell_words(cell))
         if role == Qt.ItemDataRole.TextAlignmentRole:
             return Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignTop
         if role == Qt.ItemDataRole.ForegroundRole:

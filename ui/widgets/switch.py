@@ -7,6 +7,7 @@ from PySide6.QtGui import QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QAbstractButton
 
 from ui import theme
+from ui.plain_text import as_letters
 
 WIDTH, HEIGHT = 40, 24
 AIR = 3
@@ -18,7 +19,7 @@ class Switch(QAbstractButton):
     def __init__(self, tip: str) -> None:
         super().__init__()
         self.setCheckable(True)
-        self.setToolTip(tip)
+        self.setToolTip(as_letters(tip))
         self.setAccessibleName(tip)
         self.setCursor(Qt.CursorShape.PointingHandCursor)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)

@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QSizePolicy, QToolTip, QWidget
 
 from ui import theme
 from ui.feature_facts import visible
+from ui.plain_text import as_letters
 from ui.widgets.token_text import mixed, strength_of
 
 GAP, PAD, CORNER = 2, 3, 4
@@ -126,7 +127,10 @@ class TokenChips(QWidget):
         super().mouseMoveEvent(event)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Left and right move the choice."""
+        """Left and right move the choice, Enter picks it again."""
+        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and self._chosen is not None:
+            self._pick(self._chosen)
+            return
         step = {Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1}.get(Qt.Key(event.key()))
         if step is None or not self._chips:
             super().keyPressEvent(event)
@@ -141,7 +145,7 @@ class TokenChips(QWidget):
             if place is None:
                 QToolTip.hideText()
             else:
-                QToolTip.showText(event.globalPos(), self._chips[place].tip, self)
+                QToolTip.showText(event.globalPos(), as_letters(self._chips[place].tip), self)
             return True
         return super().event(event)
 

@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QWidget
 
 from ui import theme
 from ui.colours import contrast
+from ui.plain_text import as_letters
 from ui.widgets.basics import column, label
 from ui.widgets.flow_text import LINE_HEIGHT_PERCENT, FlowText
 
@@ -95,7 +96,7 @@ class TokenText(QWidget):
             letters = QTextCharFormat()
             letters.setForeground(look.colour("text"))
             if piece.value is not None:
-                letters.setToolTip(f"{self._coloured.name}: {piece.value:.2f}")
+                letters.setToolTip(as_letters(f"{self._coloured.name}: {piece.value:.2f}"))
                 share = strength_of(piece.value, self._coloured.scale)
                 if share:
                     behind = mixed(look.colour("card"), look.colour("accent"), share)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
-from PySide6.QtCore import Qt, QTimer, Signal
-from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QProgressBar, QWidget
+from PySide6.QtCore import QRectF, Qt, QTimer, Signal
+from PySide6.QtGui import QKeyEvent, QPainter, QPaintEvent, QPen, QResizeEvent
+from PySide6.QtWidgets import QAbstractButton, QFrame, QHBoxLayout, QProgressBar, QSizePolicy
 
 from engine.models.shelf import LoadedModel, LoadingState
 from engine.steering.desk import Snapshot
@@ -14,8 +15,11 @@ from engine.steering.live import LiveState
 from engine.steering.moves import place_of
 from engine.steering.plan import EMPTY_PLAN
 from ui import shortcuts, theme
+from ui.frame import MODELS, SAES, SERVER, STEERING
+from ui.plain_text import as_letters
 from ui.steering_words import any_on, attached_words, can_steer, live_evidence, live_words, place_words
 from ui.widgets.basics import Button, CopyButton, Dot, ElidedLabel, IconButton, Surface, add_all, column, line
+from ui.widgets.free_place import KEEP_CLEAR
 from ui.widgets.passing_word import PassingWord
 from ui.widgets.switch import Switch
 
@@ -24,6 +28,8 @@ STRIP = 3
 STEERING_NOW = "Steering now"
 MESSAGE_MS = 8_000
 WIDEST = 520
+INSET = 6
+"""Air left and right of a part's words, for its ground."""
 STEP = 16
 GIVES_WAY = ((0, 120), (2, 330), (1, 100), (3, 120), (2, 170), (0, 60), (1, 60), (3, 60), (2, 60))
 """Which cell (model, SAEs, steering, server) is cut to what width, in turn, until all of them fit."""
@@ -36,11 +42,17 @@ _SERVER = {
 }
 
 
-class StateCell(QWidget):
-    """A light, a caption, and a value under it."""
+class StateCell(QAbstractButton):
+    """A light, a caption, and a value under it; a click, Space or Return opens the page that ``opens`` names."""
 
-    def __init__(self, caption: str, cut: Qt.TextElideMode = Qt.TextElideMode.ElideRight) -> None:
+    def __init__(self, caption: str, opens: str, cut: Qt.TextElideMode = Qt.TextElideMode.ElideRight) -> None:
         super().__init__()
+        self._opens = opens
+        self.setCursor(Qt.CursorShape.PointingHandCursor)
+        # By the mouse it opens a page, which has a place of its own for the keys.
+        self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
+        self.setAttribute(Qt.WidgetAttribute.WA_Hover)
+        self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Preferred)
         self.dot = Dot()
         self._gap = theme.S + 2
         self.caption = ElidedLabel(caption, "caption")
@@ -51,15 +63,44 @@ class StateCell(QWidget):
         texts.addWidget(self.value)
         texts.addStretch(1)
         layout = QHBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setContentsMargins(INSET, 0, INSET, 0)
         layout.setSpacing(self._gap)
+        for part in (self.dot, self.caption, self.value):
+            part.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
         layout.addWidget(self.dot, 0, Qt.AlignmentFlag.AlignVCenter)
         layout.addLayout(texts, 1)
 
     def wanted(self) -> int:
         """The width that shows all of it, asked of the words themselves: the layout hears of new ones only later."""
         words = max(self.caption.sizeHint().width(), self.value.sizeHint().width())
-        return self.dot.width() + self._gap + words
+        return self.dot.width() + self._gap + words + 2 * INSET
+
+    def tell(self, more: str = "") -> None:
+        """Say to screen readers and in the tooltip what it shows, whole; ``more`` stands between that and the way."""
+        told = f"{self.caption.full_text()}: {self.value.full_text()}"
+        self.setAccessibleName(f"{told}. Open {self._opens}")
+        self.setToolTip(as_letters("\n".join(filter(None, (told, more, f"Click to open {self._opens}.")))))
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """Return does what Space does."""
+        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and not event.isAutoRepeat():
+            self.click()
+        else:
+            super().keyPressEvent(event)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """A ground under the mouse, and a ring with the keyboard on it."""
+        look = theme.current()
+        if not (self.underMouse() or self.hasFocus()):
+            return
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setPen(QPen(look.colour("accent"), 1) if self.hasFocus() else Qt.PenStyle.NoPen)
+        ground = "line" if self.isDown() else "raised"
+        painter.setBrush(look.colour(ground) if self.underMouse() else Qt.BrushStyle.NoBrush)
+        box = QRectF(self.rect()).adjusted(0.5, 4.5, -0.5, -4.5)
+        painter.drawRoundedRect(box, theme.RADIUS - 3, theme.RADIUS - 3)
+        painter.end()
 
 
 def shares(wanted: Sequence[int], room: int) -> list[int]:
@@ -78,18 +119,30 @@ class TopBar(Surface):
 
     steering_wanted = Signal(bool)
     """A person switched all steering on or off."""
+    open_wanted = Signal(str)
+    """The key of the page that shows what a part of the bar names."""
 
     def __init__(self) -> None:
         super().__init__("topBar")
         self.setFixedHeight(BAR_HEIGHT)
+        self.setProperty(KEEP_CLEAR, True)
         self._address: str | None = None
-        self.model = StateCell("Model")
-        self.saes = StateCell("SAEs", Qt.TextElideMode.ElideMiddle)
+        self._places = ""
+        self._idle_gpu = ""
+        self.model = StateCell("Model", "the models")
+        self.saes = StateCell("SAEs", "the SAEs", Qt.TextElideMode.ElideMiddle)
         # λ stands at the end and is not to be cut off.
-        self.steering = StateCell(STEERING_NOW, Qt.TextElideMode.ElideMiddle)
+        self.steering = StateCell(STEERING_NOW, "the steering", Qt.TextElideMode.ElideMiddle)
         self.switch = Switch(f"Steering on or off; values are kept ({shortcuts.STEERING})")
         self.switch.clicked.connect(self._on_switch)
-        self.server = StateCell("Server")
+        self.server = StateCell("Server", "the server's page")
+        for cell, page in (
+            (self.model, MODELS),
+            (self.saes, SAES),
+            (self.steering, STEERING),
+            (self.server, SERVER),
+        ):
+            cell.clicked.connect(partial(self.open_wanted.emit, page))
         self.copy = CopyButton(lambda: self._address or "", "Copy the server's address")
         self.message = ElidedLabel("", "muted")
         self.action = Button("", "plain", on_click=self._act)
@@ -111,11 +164,11 @@ class TopBar(Surface):
         cells = line(spacing=0)
         self._cells = (self.model, self.saes, self.steering, self.server)
         for cell in (self.model, self.saes):
-            add_all(cells, cell, theme.M, self._separator(), theme.M)
-        add_all(cells, self.steering, theme.S, self.switch, theme.M, self._separator(), theme.M)
+            add_all(cells, cell, theme.M - INSET, self._separator(), theme.M - INSET)
+        add_all(cells, self.steering, theme.S - INSET, self.switch, theme.M, self._separator(), theme.M - INSET)
         add_all(cells, self.server, self.copy)
         cells.addStretch(1)
-        cells.setContentsMargins(theme.L, 0, theme.M, 0)
+        cells.setContentsMargins(theme.L - INSET, 0, theme.M, 0)
         self.setLayout(cells)
         self._line = cells
         # Lies over the lower edge instead of taking room, so that nothing jumps when a load begins.
@@ -141,15 +194,23 @@ class TopBar(Surface):
             self.model.value.set_text(resident.record.name)
             self.model.dot.set_tone("good")
         else:
-            self.model.value.set_text("none loaded")
+            self.model.value.set_text("none loaded", "none")
             self.model.dot.set_tone("quiet")
         self.progress.setVisible(loading is not None)
         self._give_room()
 
+    def show_unused_gpu(self, words: str) -> None:
+        """Say in the model's part that a card lies idle, with ``words`` about it as its tip."""
+        self.model.caption.set_text("Model · GPU not used" if words else "Model")
+        self._idle_gpu = words
+        self._give_room()
+
     def show_steering(self, now: Snapshot) -> None:
         """Name the attached SAEs and what steers; the switch works where something is set."""
-        self.saes.value.set_text(attached_words(now))
-        self.saes.setToolTip("\n".join(place_words(place_of(each)) for each in now.state.attachments))
+        number = len(now.state.attachments)
+        # Words are not cut in their middle; the name of the one SAE is, its layer stands at the end.
+        self.saes.value.set_text(attached_words(now), f"{number} SAEs" if number > 1 else "" if number else "none")
+        self._places = "\n".join(place_words(place_of(each)) for each in now.state.attachments)
         self.saes.dot.set_tone("good" if now.state.attachments else "quiet")
         self.steering.value.set_text(live_words(now))
         evidence = live_evidence(now)
@@ -212,7 +273,9 @@ class TopBar(Surface):
 
     def _give_room(self) -> None:
         margins = self._line.contentsMargins()
-        gaps = margins.left() + margins.right() + 3 * (2 * theme.M + 1) + theme.S
+        for cell in self._cells:
+            cell.tell({self.saes: self._places, self.model: self._idle_gpu}.get(cell, ""))
+        gaps = margins.left() + margins.right() + 3 * (2 * theme.M + 1) + theme.S - 6 * INSET
         beside = self.switch.sizeHint().width() + self.copy.sizeHint().width()
         wanted = [min(cell.wanted(), WIDEST) for cell in self._cells]
         # In steps, so that a λ that is being turned, or a load's share, does not push the others about.

@@ -13,7 +13,7 @@ from assets.demo.build.settings import MODEL_NAME, Build, from_arguments
 from assets.demo.build.shared import read_json, read_labels
 from assets.demo.build.subjects import FIRST
 from engine.documents.circuit import read_circuit
-from engine.documents.evidence import rung_language
+from engine.documents.evidence import evidence_words
 
 Y_LABEL = "features, perplexity: of the largest; words, trigrams: share of the answer"
 VARIANCE_TARGET, LOSS_TARGET, TOKENS_TARGET = 0.75, 0.93, 600_000
@@ -262,7 +262,7 @@ def _circuits(build: Build, whole: dict[str, Any]) -> str:
         else:
             most = f"necessity ≤ {max(facts['control_necessity']):.2f}, sufficiency ≤ {max(facts['control_sufficiency']):.2f}"
             numbers = f"{facts['necessity']:.2f} | {facts['sufficiency']:.2f} | {most}"
-        rows.append(f"| {path.stem} | {read.rung}: {rung_language(read.rung)} | {numbers} |")
+        rows.append(f"| {path.stem} | {read.rung}: {evidence_words(read.rung, read.only_persistence)} | {numbers} |")
     rows += [
         "",
         "No circuit claims rung 3: the measurements do not carry it."

@@ -18,6 +18,7 @@ from engine.actions.downloading.transfer import CANCELLED, Cancellation, Progres
 from engine.actions.downloading.workers import DownloadState, Workers
 from engine.actions.importing import facts_of_checkpoint, facts_of_gguf
 from engine.actions.model_files import ModelFolder, folder_key
+from engine.actions.written import Note
 from engine.errors import DownloadCancelled, MillmError, ModelAlreadyExists, ModelBusy, ModelNotFound
 from engine.events import (
     EventBus,
@@ -32,7 +33,7 @@ from engine.models.checkpoint import inspect_checkpoint
 from engine.models.gguf_file import coarse_level, inspect_gguf
 from engine.models.hub import MAIN, HubClient, HubFile, Repository, check_repo_id
 from engine.models.names import check_custom_name, default_name
-from engine.models.repository_files import checkpoint_files, choose_gguf, gguf_quants, has_checkpoint
+from engine.models.repository_files import checkpoint_files, choose_gguf, gguf_quants, has_checkpoint, tag_of
 
 log = logging.getLogger(__name__)
 
@@ -104,8 +105,9 @@ class ModelDownloads:
         check_repo_id(asked.repo_id)
         if asked.custom_name is not None:
             check_custom_name(asked.custom_name)
-        plan = self._plan(asked, self._hub.repository(asked.repo_id, asked.revision, token=asked.token))
+        repository = self._hub.repository(asked.repo_id, asked.revision, token=asked.token)
         with self._starting:
+            plan = self._plan(asked, repository)
             row = self._row(plan)
             transfer_key = _job_key(row.id)
             self._workers.start(
@@ -139,9 +141,11 @@ class ModelDownloads:
         level: str | None = asked.quantization
         files: Sequence[HubFile]
         if wants_gguf:
-            label, files = choose_gguf(repository, asked.gguf_files, asked.gguf_label)
-            engine, level = EngineKind.LLAMACPP, coarse_level(label)
-            key = folder_key(asked.repo_id, repository.commit, label)
+            chosen, files = choose_gguf(repository, asked.gguf_files, asked.gguf_label)
+            # Where the names do not say it, the header will: docs/decisions/0008.
+            label = tag_of(chosen, files[0])
+            engine, level = EngineKind.LLAMACPP, None if label is None else coarse_level(label)
+            key = folder_key(asked.repo_id, repository.commit, chosen)
             name = asked.custom_name or default_name(repo_id=asked.repo_id, gguf_label=label)
         else:
             files = checkpoint_files(repository, with_code=asked.trust_remote_code)
@@ -149,12 +153,14 @@ class ModelDownloads:
             key = folder_key(asked.repo_id, repository.commit)
             own = default_name(repo_id=asked.repo_id)
             name = asked.custom_name or (own if level is None else f"{own}:{level}")
+        here = {self._key_of(row) for row in self._library.models.list() if row.source is ModelSource.HUGGINGFACE}
+        key = self._folder.free_key(key, {each for each in here if each is not None})
         place = self._folder.place(key)
         new = NewModel(
             name=name,
             source=ModelSource.HUGGINGFACE,
             engine=engine,
-            local_path=str(place / files[0].path if label is not None else place),
+            local_path=str(place / files[0].path if engine is EngineKind.LLAMACPP else place),
             repo_id=asked.repo_id,
             quantization=level,
             gguf_label=label,
@@ -169,7 +175,7 @@ class ModelDownloads:
         """The row to work on: a new one, or that of an attempt that came to nothing."""
         new = plan.new
         rows = [each for each in self._library.models.list() if each.source is ModelSource.HUGGINGFACE]
-        found = next((each for each in rows if each.repo_id == new.repo_id and _alike(each, new)), None)
+        found = next((each for each in rows if each.repo_id == new.repo_id and self._alike(each, new)), None)
         for other in rows:
             # Two rows may stand for the same files at two levels; whoever came first fetches them.
             shared = other is not found and other.local_path == new.local_path
@@ -182,7 +188,9 @@ class ModelDownloads:
         if found is not None:
             return self._again(found, plan)
         self._prepare(plan)
-        return self._library.models.add(new)
+        # From here on a removal sees that somebody uses the files, or the work sees that they are gone.
+        with self._folder.changes:
+            return self._library.models.add(new)
 
     def _again(self, row: ModelRecord, plan: _Plan) -> ModelRecord:
         if row.status is not ModelStatus.ERROR or row.context_length is not None:
@@ -199,30 +207,52 @@ class ModelDownloads:
                 remedy="Try again in some seconds.",
                 retry_after=5,
             )
-        if row.local_path != plan.new.local_path and (old := self._key_of(row)) is not None:
-            # The repository has moved on: nothing of the older commit is of use, unless to a row at another level.
-            others = (each for each in self._library.models.list() if each.id != row.id)
-            if all(self._key_of(other) != old for other in others):
-                self._folder.discard(old)
         self._prepare(plan)
-        return self._library.models.update(
-            row.id,
-            name=plan.new.name,
-            local_path=plan.new.local_path,
-            revision=plan.new.revision,
-            pipeline_tag=plan.new.pipeline_tag,
-            trust_remote_code=plan.new.trust_remote_code,
-            status=ModelStatus.DOWNLOADING,
-            error_message=None,
-        )
+        with self._folder.changes:
+            old = self._key_of(row)
+            going: Note = {}
+            if row.local_path != plan.new.local_path and old is not None:
+                # The repository has moved on: nothing of the older commit is of use, unless to a row at another level.
+                rows = [each for each in self._library.models.list() if each.id != row.id and self._key_of(each) == old]
+                if not rows:
+                    self._folder.discard_staging(old)
+                if not any(self._folder.used_by(each) for each in rows):
+                    going = self._folder.mark_going(row)
+            updated = self._library.models.update(
+                row.id,
+                name=plan.new.name,
+                local_path=plan.new.local_path,
+                revision=plan.new.revision,
+                pipeline_tag=plan.new.pipeline_tag,
+                trust_remote_code=plan.new.trust_remote_code,
+                status=ModelStatus.DOWNLOADING,
+                error_message=None,
+            )
+            if going:
+                self._folder.take_away(row, going)
+            return updated
 
     def _prepare(self, plan: _Plan) -> None:
         """Refuse what has no room on the disk before a row says it is being downloaded."""
         if not self._folder.place(plan.key).is_dir():
             self._transfer(plan, None, Cancellation(), lambda *_: None).prepare()
 
+    def _alike(self, row: ModelRecord, new: NewModel) -> bool:
+        """Whether both are the same model of their repository, whatever its commit."""
+        if row.engine is not new.engine:
+            return False
+        if new.engine is EngineKind.LLAMACPP and new.gguf_label is None:
+            # What it is called after is known only once its header is here.
+            return self._inside(row.local_path) == self._inside(new.local_path)
+        return (row.quantization, row.gguf_label) == (new.quantization, new.gguf_label)
+
+    def _inside(self, local_path: str | None) -> tuple[str, ...]:
+        """The path of a file in its own folder, in parts."""
+        place = Path(local_path or "")
+        return place.relative_to(self._folder.root).parts[1:] if place.is_relative_to(self._folder.root) else ()
+
     def _key_of(self, row: ModelRecord) -> str | None:
-        return None if row.local_path is None else self._folder.owns(Path(row.local_path))
+        return None if row.local_path is None else self._folder.key_of(Path(row.local_path))
 
     # --- on the download's thread -----------------------------------------------------------------------------------
 
@@ -236,7 +266,9 @@ class ModelDownloads:
 
                 self._transfer(plan, token, cancellation, progress).run()
                 cancellation.check()
-                place = self._folder.put(plan.key)
+                digests = {file.path: file.sha256 for file in plan.files if file.sha256}
+                with self._folder.changes:
+                    place = self._folder.put(plan.key, digests)
             facts = self._facts(plan, place)
             cancellation.check()
             self._library.models.update(row.id, status=ModelStatus.READY, error_message=None, **facts)
@@ -258,10 +290,10 @@ class ModelDownloads:
     def _facts(self, plan: _Plan, place: Path) -> dict[str, object]:
         """What the files say, now that they are here. Raises for files that are whole and still no model for us."""
         if plan.new.engine is EngineKind.LLAMACPP:
-            facts = facts_of_gguf(inspect_gguf(place / plan.files[0].path))
-        else:
-            facts = facts_of_checkpoint(inspect_checkpoint(place))
-        return {**facts, "quantization": plan.new.quantization}
+            report = inspect_gguf(place / plan.files[0].path)
+            label = plan.new.gguf_label or report.label
+            return {**facts_of_gguf(report), "gguf_label": label, "quantization": coarse_level(label)}
+        return {**facts_of_checkpoint(inspect_checkpoint(place)), "quantization": plan.new.quantization}
 
     def _transfer(self, plan: _Plan, token: str | None, cancellation: Cancellation, progress: Progress) -> Transfer:
         return Transfer(
@@ -304,10 +336,6 @@ class ModelDownloads:
             return
         self._events.publish(ModelDownloadError(model_id, row.name, error.code, message))
         self._events.publish(ModelsChanged())
-
-
-def _alike(row: ModelRecord, new: NewModel) -> bool:
-    return (row.quantization, row.gguf_label) == (new.quantization, new.gguf_label)
 
 
 def _job_key(model_id: int) -> str:

@@ -6,7 +6,7 @@ import logging
 import shutil
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Literal
@@ -16,6 +16,7 @@ from engine.actions.downloading.workers import DownloadState, Workers
 from engine.errors import DownloadCancelled, InvalidParameter, MillmError, ModelBusy
 from engine.events import EventBus, SaeDownloadComplete, SaeDownloadError, SaeDownloadProgress, SaesChanged
 from engine.library.database import Library
+from engine.library.errors import SaeAlreadyExists
 from engine.library.records import NewSae, SaeRecord, SaeSource, SaeStatus
 from engine.models.hub import MAIN, HubClient, HubFile, Repository, check_repo_id
 from engine.saes.errors import SaeFormatUnknown
@@ -46,7 +47,7 @@ REPORT_EVERY_S = 0.25
 END_WAIT_S = 20.0
 
 StartStatus = Literal["downloading", "already_downloading", "cached", "attached"]
-Adopt = Callable[[str, Path, str], SaeRecord]
+Adopt = Callable[[str, Path, str, Mapping[str, str]], SaeRecord]
 
 
 @dataclass(frozen=True)
@@ -82,8 +83,8 @@ class SaePreview:
 class SaeDownloads:
     """Fetches SAEs. All methods may be called from any thread; those that ask the hub say so.
 
-    ``adopt`` gives files that are whole their place and describes them: an SAE's id, their folder, and the path of the
-    weight file in it.
+    ``adopt`` gives files that are whole their place and describes them: an SAE's id, their folder, the path of the
+    weight file in it, and the SHA-256 of those whose it is known.
     """
 
     def __init__(
@@ -143,6 +144,7 @@ class SaeDownloads:
                     remedy="Try again in some seconds.",
                     retry_after=5,
                 )
+            self._refuse_taken(sae_id, there)
             self._transfer(repository, files, sae_id, None, Cancellation(), lambda *_: None).prepare()
             self._library.saes.add(
                 NewSae(
@@ -215,7 +217,8 @@ class SaeDownloads:
         try:
             self._transfer(repository, files, sae_id, token, cancellation, progress).run()
             cancellation.check()
-            self._adopt(sae_id, self._growing / sae_id, weights.path)
+            digests = {file.path: file.sha256 for file in files if file.sha256}
+            self._adopt(sae_id, self._growing / sae_id, weights.path, digests)
         except MillmError as error:
             if isinstance(error, DownloadCancelled) and not cancellation.by_user:
                 log.info("the download of %s stops with the program", sae_id)
@@ -274,6 +277,17 @@ class SaeDownloads:
             return
         self._events.publish(SaeDownloadError(sae_id, error.code, message))
         self._events.publish(SaesChanged())
+
+    def _refuse_taken(self, sae_id: str, there: SaeRecord | None) -> None:
+        """A folder of that name that is no row's is a person's own; said before anything is fetched."""
+        place = self._growing.parent / sae_id
+        if there is None and place.exists():
+            raise SaeAlreadyExists(
+                f"There is a folder {sae_id} in {place.parent} already, and no SAE in the library that it belongs to.",
+                param="repository_id",
+                details={"existing_sae_id": sae_id, "path": str(place)},
+                remedy="Move that folder away, or import the SAE in it.",
+            )
 
     def _repository(self, repository_id: str, revision: str, token: str | None) -> Repository:
         check_repo_id(repository_id, "repository_id")

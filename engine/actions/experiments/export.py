@@ -1,21 +1,36 @@
-"""A record as Markdown, as JSON and, of a sweep, as CSV. Pure functions."""
+"""A record as Markdown, as JSON and, of a sweep or a contrast, as CSV. Pure functions."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from engine.actions.experiments.contrasts import KeptContrast, KeptDifference, contrast_of
 from engine.actions.experiments.sweeps import sweep_of
-from engine.actions.experiments.words import report_words
+from engine.actions.experiments.words import SAMPLING_WORDS, path_of, report_words, since, step_words
 from engine.actions.sweeping import export as sweeping
+from engine.actions.tables import csv_text
+from engine.documents.evidence import ONLY_PERSISTENCE
 from engine.errors import InvalidParameter
 from engine.library.records import ExperimentRecord, RecordKind
 
 KIND: Final = "millm.comparison"
 KINDS: Final = {kind: f"millm.{kind}" for kind in RecordKind}
 """What the JSON of a record calls itself."""
+CONTRAST_HEAD = (
+    "leans_to",
+    "feature",
+    "label",
+    "score",
+    "mean",
+    "other_mean",
+    "share",
+    "other_share",
+    "density",
+    "strength",
+)
+"""Columns of a contrast as CSV; means and shares are of the set a feature leans to and of the other."""
 
 
 def as_json(record: ExperimentRecord) -> str:
@@ -29,32 +44,67 @@ def as_json(record: ExperimentRecord) -> str:
 
 
 def as_csv(record: ExperimentRecord) -> str:
-    """The answers of a sweep, a row for each. Raises :class:`InvalidParameter` for a record of another kind."""
-    if record.kind is not RecordKind.SWEEP:
-        raise InvalidParameter(
-            f"A {record.kind} is no table of answers.", param="format", remedy="Export it as Markdown or JSON."
+    """The answers of a sweep or the features of a contrast, a row for each; see :mod:`engine.actions.tables`.
+
+    Raises :class:`InvalidParameter` for a comparison.
+    """
+    if record.kind is RecordKind.CONTRAST:
+        found = contrast_of(record)
+        sides = (("a", found.toward_a), ("b", found.toward_b))
+        return csv_text(
+            CONTRAST_HEAD,
+            [
+                (
+                    side,
+                    each.index,
+                    each.label,
+                    each.score,
+                    each.mean,
+                    each.other_mean,
+                    each.share,
+                    each.other_share,
+                    each.density,
+                    each.strength,
+                )
+                for side, rows in sides
+                for each in rows
+            ],
         )
+    if record.kind is not RecordKind.SWEEP:
+        raise InvalidParameter(f"A {record.kind} is no table.", param="format", remedy="Export it as Markdown or JSON.")
     return sweeping.as_csv(sweep_of(record), record.versions)
 
 
-def steered_words(record: ExperimentRecord) -> str:
-    """What steered the steered side, in words."""
-    return report_words({"steering": record.steering, "rung": record.evidence.get("rung")}) or "not steered"
+def steered_words(record: ExperimentRecord, *, every_step: bool = False) -> str:
+    """What steered the steered side, in words; ``every_step`` of a long path, where it was turned often."""
+    details = {"steering": record.steering, "rung": record.evidence.get("rung")}
+    return report_words(details, every_step=every_step) or "not steered"
+
+
+def evidence_of(record: ExperimentRecord) -> str:
+    """What can be claimed for the circuit that steered; empty where none did."""
+    language = str(record.evidence.get("language") or "")
+    circuits = [item for item in record.steering.get("items", []) if item.get("kind") == "circuit"]
+    persistent = bool(circuits) and all(item.get("only_persistence") is True for item in circuits)
+    known = record.evidence.get("rung") is not None
+    return f"{language} · {ONLY_PERSISTENCE}" if language and known and persistent else language
 
 
 def setting_rows(record: ExperimentRecord) -> list[tuple[str, str]]:
     """What was set, for a person."""
     given = record.settings
     longest = given.get("max_tokens")
+    report = "Steering report" if len(path_of(record.steering)) < 2 else "Steering report, at its end"
     rows = [
         ("Model", record.model),
-        ("Steered side", steered_words(record)),
-        ("Steering report", str(record.steering.get("text", ""))),
+        ("Steered side", steered_words(record, every_step=True)),
+        (report, str(record.steering.get("text", ""))),
     ]
     if record.evidence.get("language"):
-        rows.append(("Evidence", str(record.evidence["language"])))
+        rows.append(("Evidence", evidence_of(record)))
     rows += [
         ("Temperature", str(given.get("temperature", ""))),
+        *((words.capitalize(), str(given[name])) for name, words in SAMPLING_WORDS.items() if name in given),
         ("Longest answer", "automatic" if longest is None else f"{longest} tokens"),
         ("Noise seed, both sides", str(given.get("noise_seed", ""))),
     ]
@@ -81,19 +131,36 @@ def as_markdown(record: ExperimentRecord) -> str:
         parts += [f"## {head}", "", _quoted(text), "", f"*{_ending(details)}*", ""]
     parts += ["## Settings", "", "| | |", "|---|---|"]
     parts += [f"| {name} | {_cell(value)} |" for name, value in setting_rows(record)]
-    strengths = [
-        f"- {item.get('sae', item.get('id', ''))}, layer {item.get('layer', '–')}: "
-        + ", ".join(f"#{index} {value:g}" for index, value in item["strengths"].items())
-        for item in record.steering.get("items", [])
-        if item.get("strengths")
-    ]
-    if strengths:
-        parts += ["", "## Strengths added", "", *strengths]
+    parts += steering_lines(record.steering, "##")
     earlier = record.settings.get("earlier_turns") or []
     if earlier:
         parts += ["", "## Messages before", ""]
         parts += [f"**{turn['role']}**\n\n{_quoted(str(turn['content']))}\n" for turn in earlier]
     return "\n".join(parts).rstrip() + "\n"
+
+
+def steering_lines(report: Mapping[str, Any], level: str) -> list[str]:
+    """The strengths that were added, for Markdown under a heading of ``level``; of a path, those of each step."""
+    path = path_of(report)
+    if len(path) < 2:
+        strengths = _strengths(report.get("items", []))
+        return ["", f"{level} Strengths added", "", *strengths] if strengths else []
+    lines = ["", f"{level} Steering path", ""]
+    for step in path:
+        lines.append(f"- {since(step, first=step is path[0])}: {step_words(step)}")
+        lines += [f"  {line}" for line in _strengths(step.get("items", []))]
+    if report.get("path_left_out"):
+        lines.append(f"- {report['path_left_out']} steps before the last one were not kept")
+    return lines
+
+
+def _strengths(items: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [
+        f"- {item.get('sae', item.get('id', ''))}, layer {item.get('layer', '–')}: "
+        + ", ".join(f"#{index} {value:g}" for index, value in item["strengths"].items())
+        for item in items
+        if item.get("strengths")
+    ]
 
 
 def contrast_rows(record: ExperimentRecord, found: KeptContrast) -> list[tuple[str, str]]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from engine.actions.experiments.parts import amount, index_of, number, part, parts, texts, whole, word
+from engine.actions.experiments.parts import amount, index_of, number, part, parts, seed_of, texts, whole, word
 from engine.actions.sweeping.settings import BaseKind, CellResult, SweepBase, SweepOutcome, SweepSettings
 from engine.errors import InvalidParameter
 from engine.library.records import ExperimentRecord, NewExperiment, RecordKind
@@ -69,7 +69,7 @@ def sweep_of(record: ExperimentRecord | NewExperiment) -> SweepOutcome:
         temperature=number(given.get("temperature", 0.0), "settings.temperature"),
         top_p=number(given.get("top_p", 1.0), "settings.top_p"),
         repetition_penalty=number(given.get("repetition_penalty", 1.0), "settings.repetition_penalty"),
-        seed=whole(given.get("seed", 0), "settings.seed"),
+        seed=seed_of(given.get("seed", 0), "settings.seed"),
         topic=frozenset(texts(given, "topic", "settings")),
         system=word(given.get("system", ""), "settings.system"),
     )

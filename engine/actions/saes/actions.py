@@ -12,11 +12,11 @@ from engine.actions.saes.attaching import Attacher
 from engine.actions.saes.contrast import CLUSTER_SHARE, DENSITY_CAP, Contrast, Contraster, Side
 from engine.actions.saes.detaching import Detacher
 from engine.actions.saes.errors import SaeAlreadyAttached
-from engine.actions.saes.files import SaeFolder
+from engine.actions.saes.files import FOLDER, SaeFolder
 from engine.actions.saes.importing import Importer
 from engine.actions.saes.labels import LabelKind, read_label_upload, read_labels
 from engine.actions.saes.measuring import Measurer
-from engine.actions.saes.pushing import pushes_now, typical_norm
+from engine.actions.saes.pushing import pushes_now, typical_norm, with_first_strengths
 from engine.actions.saes.reading import Source, TextReader, TextReading
 from engine.actions.saes.rooms import Rooms
 from engine.actions.saes.steering import HandSteering
@@ -44,9 +44,6 @@ from engine.monitor.live import LiveMonitor
 from engine.steering.desk import SteeringDesk
 from engine.steering.push import Push
 from engine.steering.strengths import SteeredSet
-
-FOLDER = "saes"
-"""Folder beside the library that holds copied SAEs."""
 
 
 def _nothing_to_tell(sae_id: str) -> None:
@@ -82,7 +79,7 @@ class SaeActions:
         self._before_delete = before_delete
         self._viewer = Viewer(self._rooms, passes_steered)
         self._measurer = Measurer(self._rooms)
-        self._importer = Importer(self._rooms, self._measurer, SaeFolder(library.path.parent / FOLDER))
+        self._importer = Importer(self._rooms, self._measurer, SaeFolder(library.path.parent / FOLDER, library.state))
         self._attacher = Attacher(self._rooms, self._viewer)
         self._detacher = Detacher(self._rooms, on_detached)
         self._reader = TextReader(self._rooms)
@@ -111,9 +108,9 @@ class SaeActions:
         """Add the SAE at ``path``; see :meth:`Importer.import_local`. Reads files."""
         return self._importer.import_local(path, sae_id=sae_id, layer=layer, copy=copy)
 
-    def adopt(self, sae_id: str, folder: Path, weights: str) -> SaeRecord:
+    def adopt(self, sae_id: str, folder: Path, weights: str, digests: Mapping[str, str]) -> SaeRecord:
         """Take over the files of a download; see :meth:`Importer.adopt`. Reads files."""
-        return self._importer.adopt(sae_id, folder, weights)
+        return self._importer.adopt(sae_id, folder, weights, digests)
 
     def measure(self, sae_id: str) -> SaeRecord:
         """Measure an SAE on the resident model; see :meth:`Measurer.measure`. Reads files and runs the model."""
@@ -269,6 +266,10 @@ class SaeActions:
     def typical_norm(self, sae_id: str, layer: int) -> float | None:
         """The layer's median norm, where it is known; see :func:`engine.actions.saes.pushing.typical_norm`."""
         return typical_norm(self._rooms, sae_id, layer)
+
+    def with_first_strengths(self, sae_id: str, layer: int, values: Mapping[int, float | None]) -> dict[int, float]:
+        """Fill in what was given without a strength; see :func:`engine.actions.saes.pushing.with_first_strengths`."""
+        return with_first_strengths(self._rooms, sae_id, layer, values)
 
     def pushes(self, sets: Sequence[SteeredSet]) -> tuple[Push, ...]:
         """How long the vectors are that ``sets`` add; see :func:`engine.actions.saes.pushing.pushes_now`."""

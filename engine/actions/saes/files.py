@@ -2,7 +2,8 @@
 
 A copy is made and checked under a temporary name beside its place and then renamed. From the rename until the row is
 written, and from before the row is removed until the files are gone, a marker lies in the folder: after a kill, a
-folder with a marker stays exactly if its row is there. One without a marker is never touched by the sweep.
+folder with a marker stays exactly if its row is there. One without a marker is never touched by the sweep. What we
+wrote is noted (``engine/actions/written.py``), and nothing else is ever removed.
 """
 
 from __future__ import annotations
@@ -11,16 +12,30 @@ import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.actions.saes.described import same_sae
-from engine.actions.writing import Writing, copy_file, remove_tree
+from engine.actions.writing import Writing, copy_file, refuse_stray_links, remove_tree
+from engine.actions.written import (
+    REMOVED,
+    Note,
+    Notes,
+    assumed,
+    mark,
+    marked_note,
+    note_of,
+    sweep_marked,
+    take_away,
+    unmark,
+)
 from engine.errors import MillmError
 from engine.library.errors import SaeAlreadyExists
+from engine.library.records import SaeRecord
+from engine.library.repositories.state import StateRepository
 from engine.saes.config import SourceFormat
 from engine.saes.errors import SaeLoadFailed
 
@@ -29,9 +44,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+FOLDER = "saes"
+"""Folder beside the library that holds copied SAEs."""
 IMPORTING = ".importing-"
-REMOVED = ".removed-"
-MARKER = ".unsettled"
+
+_ENDINGS = frozenset({".safetensors", ".npz", ".pt", ".pth", ".bin", ".ckpt", ".json"})
+"""Of the files that make an SAE."""
 
 _KEPT_PARENTS = 6
 """Folders above an SAE whose names may say what it is (see ``engine.saes.formats.common.near_path``)."""
@@ -41,12 +59,14 @@ _KEPT_PARENTS = 6
 class Staged:
     """A copy that is whole and checked, still under its temporary name.
 
-    ``weights`` is the weight file's place inside the SAE's own folder.
+    ``weights`` is the weight file's place inside the SAE's own folder, ``digests`` the SHA-256 of its files by their
+    places there.
     """
 
     sae_id: str
     temporary: Path
     weights: Path
+    digests: Mapping[str, str]
 
 
 class SaeFolder:
@@ -54,9 +74,10 @@ class SaeFolder:
     serialise.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, state: StateRepository) -> None:
         self.root = root
-        self._writing = Writing(root, "a copy of the SAE")
+        self._writing = Writing(root, "a copy of the SAE", "path")
+        self._notes = Notes(state, FOLDER)
 
     @contextmanager
     def staged(self, detected: Detected, sae_id: str, digest: str) -> Iterator[Staged]:
@@ -71,8 +92,8 @@ class SaeFolder:
             temporary = Path(tempfile.mkdtemp(prefix=IMPORTING, dir=self.root))
         try:
             with self._writing.translated():
-                weights = self._copy(detected, temporary, sae_id, digest)
-            yield Staged(sae_id, temporary, weights)
+                staged = self._copy(detected, temporary, sae_id, digest)
+            yield staged
         finally:
             remove_tree(temporary)
 
@@ -82,45 +103,44 @@ class SaeFolder:
         Raises :class:`SaeAlreadyExists` when a folder of that name, in any case, is there.
         """
         self._refuse_taken(staged.sae_id)
-        with self._writing.translated():
-            os.replace(staged.temporary / staged.sae_id, self.root / staged.sae_id)
+        home = staged.temporary / staged.sae_id
+        self._place(home, staged.sae_id, staged.digests)
         return self.root / staged.sae_id / staged.weights
 
-    def adopt(self, sae_id: str, folder: Path) -> Path:
+    def adopt(self, sae_id: str, folder: Path, digests: Mapping[str, str]) -> Path:
         """Give a folder on the same disk, whole and downloaded, its final name, marked until :meth:`settle`.
 
         Raises :class:`SaeAlreadyExists` as :meth:`put` does, and :class:`DataDirectoryUnusable`.
         """
         self._refuse_taken(sae_id)
-        with self._writing.translated():
-            (folder / MARKER).touch()
-            os.replace(folder, self.root / sae_id)
+        self._place(folder, sae_id, digests)
         return self.root / sae_id
 
     def settle(self, sae_id: str) -> None:
         """The row is written: the folder stays."""
-        (self.root / sae_id / MARKER).unlink(missing_ok=True)
+        try:
+            unmark(self.root / sae_id)
+        except OSError:
+            log.warning("%s could not be put right; that is done at the next start", sae_id, exc_info=True)
 
-    def mark(self, sae_id: str) -> None:
-        """The row is about to be removed: from then on the folder goes."""
-        folder = self.root / sae_id
-        if folder.is_dir():
+    def mark_going(self, record: SaeRecord) -> None:
+        """Before a row is removed or gives way: from then on what we wrote for it goes, whatever happens."""
+        folder = self.root / record.id
+        if not folder.is_dir() or folder.is_symlink():
+            return
+        note = self._notes.get(record.id)
+        if note is None and record.copied:
+            note = _of_earlier_version(folder)
+        if note is not None:
             with self._writing.translated():
-                (folder / MARKER).touch()
+                mark(folder, note)
 
     def discard(self, sae_id: str) -> int:
-        """Remove a folder; returns the bytes that it held. What cannot be removed now goes at the next start."""
+        """Remove what we wrote into a folder, where it is marked; the bytes that are free again."""
         folder = self.root / sae_id
-        if not folder.is_dir():
-            return 0
-        size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file() and file.name != MARKER)
-        gone = Path(tempfile.mkdtemp(prefix=REMOVED, dir=self.root))
-        try:
-            os.replace(folder, gone / sae_id)
-        except OSError:
-            log.warning("the folder %s could not be removed; it goes at the next start", folder, exc_info=True)
-        remove_tree(gone)
-        return size
+        note = marked_note(folder)
+        self._notes.forget(sae_id)
+        return 0 if note is None else take_away(folder, note, self.root)
 
     def sweep(self, has_row: Callable[[str], bool]) -> list[str]:
         """Remove what a killed process left; returns the names of what was removed. Not while an import runs."""
@@ -128,38 +148,53 @@ class SaeFolder:
         if not self.root.is_dir():
             return removed
         for entry in sorted(self.root.iterdir()):
-            if entry.name.startswith((IMPORTING, REMOVED)):
+            if entry.name.startswith((IMPORTING, REMOVED)) and entry.is_dir() and not entry.is_symlink():
                 remove_tree(entry)
                 removed.append(entry.name)
-            elif (entry / MARKER).is_file():
-                if has_row(entry.name):
-                    self.settle(entry.name)
-                else:
-                    self.discard(entry.name)
-                    removed.append(entry.name)
+
+        def wanted(sae_id: str, note: Note | None) -> bool:
+            there = has_row(sae_id)
+            if not there:
+                self._notes.forget(sae_id)
+            elif note is not None:
+                self._notes.keep(sae_id, note)
+            return there
+
+        removed += sweep_marked(self.root, wanted)
+        self._notes.forget_gone(self.root)
         if removed:
             log.info("left over from a process that was killed, removed from %s: %s", self.root, ", ".join(removed))
         return removed
 
     # --- steps ------------------------------------------------------------------------------------------------------
 
-    def _copy(self, detected: Detected, temporary: Path, sae_id: str, digest: str) -> Path:
+    def _place(self, folder: Path, sae_id: str, digests: Mapping[str, str]) -> None:
+        with self._writing.translated():
+            note = note_of(folder, digests)
+            mark(folder, note)
+            self._notes.keep(sae_id, note)
+            os.replace(folder, self.root / sae_id)
+
+    def _copy(self, detected: Detected, temporary: Path, sae_id: str, digest: str) -> Staged:
         base = _base(detected)
         stage = temporary / "files"
-        for source in _files(detected):
+        digests: dict[Path, str] = {}
+        weights_file, *others = _files(detected)
+        # The weights were named and found to be an SAE; what lies beside them is taken along.
+        refuse_stray_links(others, base, "path")
+        for source in (weights_file, *others):
             target = stage / source.relative_to(base)
             target.parent.mkdir(parents=True, exist_ok=True)
-            copy_file(source, target)
+            digests[source.relative_to(base)] = copy_file(source, target)
         home = temporary / sae_id
-        weights = _arrange(stage, home, detected, base)
-        (home / MARKER).touch()
+        inner, weights = _arrange(stage, home, detected, base)
         from engine.saes.formats import detect
 
         if detect(home / weights).digest() != digest:
             raise SaeLoadFailed(
                 "The files changed while they were copied.", remedy="Import the SAE again once nothing writes to them."
             )
-        return weights
+        return Staged(sae_id, temporary, weights, {(inner / name).as_posix(): each for name, each in digests.items()})
 
     def _refuse_taken(self, sae_id: str) -> None:
         # Two ids that differ in case only would share a folder on Windows and macOS.
@@ -171,6 +206,11 @@ class SaeFolder:
                 details={"existing_sae_id": taken},
                 remedy="Give this SAE another id.",
             )
+
+
+def _of_earlier_version(folder: Path) -> Note:
+    """What an earlier version, which kept no notes, wrote for an SAE: weights and the settings beside them."""
+    return assumed((path for path in folder.rglob("*") if path.suffix.lower() in _ENDINGS), folder)
 
 
 def _base(detected: Detected) -> Path:
@@ -190,10 +230,11 @@ def _files(detected: Detected) -> list[Path]:
     return [*detected.files, *(path for path in more if path.is_file())]
 
 
-def _arrange(stage: Path, home: Path, detected: Detected, base: Path) -> Path:
+def _arrange(stage: Path, home: Path, detected: Detected, base: Path) -> tuple[Path, Path]:
     """Move the staged files into ``home``, below as many of their former folders as it takes to be read as before.
 
-    Some sources say in the names of folders what an SAE is. Returns the weight file's place inside ``home``.
+    Some sources say in the names of folders what an SAE is. Returns where in ``home`` they lie, and the weight file's
+    place there.
     """
     from engine.saes.formats import detect
 
@@ -206,7 +247,7 @@ def _arrange(stage: Path, home: Path, detected: Detected, base: Path) -> Path:
         os.rename(stage, place)
         try:
             if same_sae(detect(place / weights).config, detected.config):
-                return inner / weights
+                return inner, inner / weights
         except MillmError as error:
             log.debug("%s is not read as before below %s: %s", weights, inner, error.message)
         os.rename(place, stage)

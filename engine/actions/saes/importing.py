@@ -7,6 +7,7 @@ leaves nothing behind.
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -90,18 +91,19 @@ class Importer:
         self._rooms.events.publish(SaesChanged())
         return record, sae, created
 
-    def adopt(self, sae_id: str, folder: Path, weights: str) -> SaeRecord:
+    def adopt(self, sae_id: str, folder: Path, weights: str, digests: Mapping[str, str]) -> SaeRecord:
         """Take over the downloaded files in ``folder`` for the row ``sae_id``: placed, described, ``cached``.
 
-        ``weights`` is the weight file's path inside. Files that are no SAE we can use are removed. Raises as
-        :meth:`import_local`.
+        ``weights`` is the weight file's path inside, ``digests`` the SHA-256 of files where it is known. Files that are
+        no SAE we can use are removed. Raises as :meth:`import_local`.
         """
         from engine.saes.formats import detect
 
         with self._importing:
             with self._files:
+                self._folder.mark_going(self._rooms.record(sae_id))
                 self._folder.discard(sae_id)
-                home = self._folder.adopt(sae_id, folder)
+                home = self._folder.adopt(sae_id, folder, digests)
             try:
                 detected = detect(home / weights)
                 detected.config.require_steerable()
@@ -120,12 +122,15 @@ class Importer:
         return self._measurer.measure_if_fitting(record, sae)
 
     def remove(self, record: SaeRecord) -> int:
-        """Forget an SAE and remove its files where they are ours; the bytes that are free again."""
+        """Forget an SAE and remove the files that we wrote for it; the bytes that are free again."""
         with self._files:
-            if record.copied:
-                self._folder.mark(record.id)
-            self._rooms.library.saes.remove(record.id)
-            return self._folder.discard(record.id) if record.copied else 0
+            self._folder.mark_going(record)
+            try:
+                self._rooms.library.saes.remove(record.id)
+            except BaseException:
+                self._folder.settle(record.id)
+                raise
+            return self._folder.discard(record.id)
 
     def sweep(self) -> list[str]:
         """Remove what a killed import or removal left. For the start of the program."""
@@ -143,8 +148,9 @@ class Importer:
             with self._files:
                 self._refuse_taken(new.id)
                 failed = self._rooms.library.saes.get(new.id)
-                if failed is not None and failed.copied:
+                if failed is not None:
                     # What is left of an attempt that ended in an error gives way with its row.
+                    self._folder.mark_going(failed)
                     self._folder.discard(new.id)
                 placed = replace(new, local_path=str(self._folder.put(staged)), copied=True)
                 try:
@@ -168,6 +174,8 @@ class Importer:
         gone = there.local_path is None or not Path(there.local_path).exists()
         if copy and (gone or not there.copied):
             with self._folder.staged(detected, there.id, digest) as staged, self._files:
+                self._folder.mark_going(there)
+                self._folder.discard(there.id)
                 changes |= {"local_path": str(self._folder.put(staged)), "copied": True}
                 try:
                     record = self._rooms.library.saes.update(there.id, **changes)

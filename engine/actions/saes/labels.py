@@ -6,19 +6,32 @@ values is kept. A file is taken whole or refused with the place of the first row
 
 from __future__ import annotations
 
-import csv
 import gzip
 import io
-import json
 import math
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Any
 
+from engine.actions.saes.label_rows import (
+    CONFIDENCE,
+    DENSITY,
+    INDEX,
+    LABEL,
+    MAXIMUM,
+    SOURCE,
+    TOKENS,
+    Kind,
+    decoded,
+    kind_of,
+    refused,
+    rows,
+)
 from engine.actions.saes.places import usable_place
 from engine.errors import InvalidParameter
+from engine.files import open_file
 from engine.library.records import FeatureLabel
 
 MOST_BYTES = 512 << 20
@@ -30,20 +43,21 @@ MOST_UPLOADED_BYTES = 128 << 20
 MOST_EXTRA = 500
 """Characters of a text that is kept beside the label; longer ones are left out."""
 
-_INDEX = ("feature_idx", "index", "feature", "feature_index", "idx")
-_LABEL = ("label", "description", "explanation", "name")
-_SOURCE = ("source", "explanationModelName", "typeName")
-_CONFIDENCE = ("confidence", "score")
-_DENSITY = ("density", "frac_nonzero", "activation_frequency")
-_MAXIMUM = ("max_activation", "maxActApprox")
-_TOKENS = ("top_tokens", "pos_str")
-_LISTS = ("labels", "features", "explanations")
-_NAMED = {*_INDEX, *_LABEL, *_CONFIDENCE, *_DENSITY, *_MAXIMUM, *_TOKENS, "source"}
+MOST_LABELS = 1 << 21
+"""Features that one set of labels may speak of: more than any SAE has."""
 
-_ENDINGS = (".csv", ".json", ".jsonl", ".ndjson")
+MOST_LABEL = 100_000
+"""Characters of a label."""
+
+MOST_OTHERS = 1000
+"""Labels of one feature that are kept beside its first."""
+
+_NAMED = {*INDEX, *LABEL, *CONFIDENCE, *DENSITY, *MAXIMUM, *TOKENS, "source"}
+
+_ENDINGS: Mapping[str, Kind] = {".csv": "csv", ".tsv": "csv", ".json": "json", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 _GZIP = b"\x1f\x8b"
 
-LabelKind = Literal["csv", "json", "jsonl"]
+LabelKind = Kind
 """How labels are written down."""
 
 
@@ -72,47 +86,58 @@ def read_label_upload(content: bytes, kind: LabelKind | None = None) -> LabelFil
     """
     name = "The file that was sent"
     try:
-        text = _unpacked(
+        raw = _unpacked(
             name, io.BytesIO(content), MOST_UPLOADED_BYTES, MOST_UPLOADED_BYTES, packed=content.startswith(_GZIP)
-        )[0]
-        ending = f".{kind}" if kind is not None else _ending_of(text)
-        return _collected([(Path(f"labels{ending}"), text)], name)
+        )
+        text = decoded(raw, name, kind)
+        return _collected([("labels", kind or kind_of(text), text)], name)
     except InvalidParameter as error:
         raise InvalidParameter(error.message, param="body", remedy="Correct the file and send it again.") from error
 
 
-def _read_files(files: Iterable[Path]) -> Iterator[tuple[Path, str]]:
+def _read_files(files: Iterable[Path]) -> Iterator[tuple[str, Kind, str]]:
     left = MOST_BYTES
     for file in files:
-        text, left = _text(file, left)
-        yield file, text
+        content = _content(file, left)
+        left -= len(content)
+        kind = _kind(file)
+        assert kind is not None
+        yield file.name, kind, decoded(content, file.name, kind)
 
 
-def _collected(files: Iterable[tuple[Path, str]], name: str) -> LabelFile:
+def _collected(files: Iterable[tuple[str, Kind, str]], name: str) -> LabelFile:
     """The labels of files that belong together."""
     found: dict[int, FeatureLabel] = {}
+    others: dict[int, list[str]] = {}
     skipped = 0
     origins: set[tuple[str, str]] = set()
-    for file, text in files:
-        for number, row in _rows(file, text):
-            where = f"{file.name}, row {number}"
+    for file, kind, text in files:
+        for number, row in rows(text, kind, file):
+            where = f"{file}, row {number}"
             origins |= _origin(row)
             if len(origins) > 1:
                 named = ", ".join(f"{model} {layer}" for model, layer in sorted(origins))
-                raise _refused(f"{where}: the labels belong to more than one SAE ({named}).")
+                raise refused(f"{where}: the labels belong to more than one SAE ({named}).")
             label = _label(row, where)
             if label is None:
                 skipped += 1
             elif label.feature_idx in found:
-                found[label.feature_idx] = _with_other(found[label.feature_idx], label.label)
+                more = others.setdefault(label.feature_idx, [])
+                more.append(label.label)
+                if len(more) > MOST_OTHERS:
+                    raise refused(f"{where}: feature {label.feature_idx} has more than {MOST_OTHERS:,} labels.")
+            elif len(found) == MOST_LABELS:
+                raise refused(f"{where}: the labels speak of more than {MOST_LABELS:,} features.")
             else:
                 found[label.feature_idx] = label
     if not found:
-        raise _refused(f"{name} holds no labels.")
+        raise refused(f"{name} holds no labels.")
+    for index, names in others.items():
+        found[index] = replace(found[index], extra={**found[index].extra, "others": names})
     return LabelFile(tuple(found[index] for index in sorted(found)), skipped)
 
 
-# --- files and rows ---------------------------------------------------------------------------------------------------
+# --- files ---------------------------------------------------------------------------------------------------
 
 
 def _files(place: Path) -> list[Path]:
@@ -120,115 +145,40 @@ def _files(place: Path) -> list[Path]:
         if place.is_dir():
             found = [file for file in sorted(place.iterdir()) if _kind(file) is not None and file.is_file()]
             if not found:
-                raise _refused(f"{place.name} holds no file of labels.")
+                raise refused(f"{place.name} holds no file of labels.")
             return found
     except OSError as error:
-        raise _refused(f"{place} cannot be read: {error.strerror or error}.") from error
+        raise refused(f"{place} cannot be read: {error.strerror or error}.") from error
     if not place.is_file():
-        raise _refused(f"There is no file at {place}.")
+        raise refused(f"There is no file at {place}.")
     if _kind(place) is None:
-        raise _refused(f"{place.name} is no file of labels: its name does not end in one of {', '.join(_ENDINGS)}.")
+        raise refused(f"{place.name} is no file of labels: its name does not end in one of {', '.join(_ENDINGS)}.")
     return [place]
 
 
-def _kind(file: Path) -> str | None:
+def _kind(file: Path) -> Kind | None:
     name = file.name.lower().removesuffix(".gz")
-    return next((ending for ending in _ENDINGS if name.endswith(ending)), None)
+    return next((kind for ending, kind in _ENDINGS.items() if name.endswith(ending)), None)
 
 
-def _text(file: Path, most: int) -> tuple[str, int]:
-    """A file's text, unpacked, and how many more bytes may be read."""
+def _content(file: Path, most: int) -> bytes:
+    """A file's bytes, unpacked."""
     try:
-        with file.open("rb") as raw:
+        with open_file(file) as raw:
             return _unpacked(file.name, raw, most, MOST_BYTES, packed=file.name.lower().endswith(".gz"))
     except OSError as error:
-        raise _refused(f"{file.name} cannot be read: {error.strerror or error}.") from error
+        raise refused(f"{file.name} cannot be read: {error.strerror or error}.") from error
 
 
-def _unpacked(name: str, raw: IO[bytes], most: int, limit: int, *, packed: bool) -> tuple[str, int]:
-    """What :func:`_text` gives; ``limit`` is what all files together may hold."""
+def _unpacked(name: str, raw: IO[bytes], most: int, limit: int, *, packed: bool) -> bytes:
+    """At most ``most`` bytes of ``raw``; ``limit`` is what all files together may hold."""
     try:
         content = gzip.GzipFile(fileobj=raw).read(most + 1) if packed else raw.read(most + 1)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise _refused(f"{name} cannot be read: {error}.") from error
+        raise refused(f"{name} cannot be read: {error}.") from error
     if len(content) > most:
-        raise _refused(f"The labels are larger than {limit >> 20} MiB.")
-    try:
-        return content.decode("utf-8-sig"), most - len(content)
-    except UnicodeDecodeError as error:
-        raise _refused(f"{name} is not UTF-8 text.") from error
-
-
-def _ending_of(text: str) -> str:
-    """What a text without a name looks like: JSON, an object on each line, or CSV."""
-    start = text.lstrip()[:1]
-    if start == "[":
-        return ".json"
-    if start != "{":
-        return ".csv"
-    first = text.strip().partition("\n")[0]
-    try:
-        whole = json.loads(first)
-    except (ValueError, RecursionError):
-        return ".json"
-    # A line that is an object with a feature of its own is a row, unless it holds the rows.
-    row = any(name in whole for name in _INDEX) and not any(isinstance(whole.get(name), list) for name in _LISTS)
-    return ".jsonl" if row else ".json"
-
-
-def _rows(file: Path, text: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """The rows of a file with their numbers, from 1."""
-    match _kind(file):
-        case ".csv":
-            # A quoted text may be longer than the reader's own limit, and is bounded by the file's.
-            csv.field_size_limit(MOST_BYTES)
-            rows: Iterable[Any] = _csv_rows(file, text)
-        case ".json":
-            rows = _json_rows(_json(text, file.name))
-        case _:
-            lines = (line for line in text.split("\n") if line.strip())
-            rows = (_json(line, f"{file.name}, row {number}") for number, line in enumerate(lines, 1))
-    for number, row in enumerate(rows, 1):
-        if not isinstance(row, Mapping):
-            raise _refused(f"{file.name}, row {number} is not an object.")
-        yield number, row
-
-
-def _csv_rows(file: Path, text: str) -> Iterator[dict[str, Any]]:
-    reader = csv.DictReader(io.StringIO(text, newline=""))
-    heads = set(reader.fieldnames or ())
-    for wanted, what in ((_INDEX, "feature"), (_LABEL, "label")):
-        if not heads & set(wanted):
-            raise _refused(f"{file.name} has no column for the {what}: one is called {', '.join(wanted)}.")
-    try:
-        for row in reader:
-            yield {name: value for name, value in row.items() if name is not None and value not in (None, "")}
-    except csv.Error as error:
-        raise _refused(f"{file.name}, line {reader.line_num} is no CSV: {error}.") from error
-
-
-def _json_rows(value: Any) -> Iterable[Any]:
-    """A list of rows, one under a usual name, or an object from feature to label."""
-    if isinstance(value, list):
-        return value
-    if not isinstance(value, dict):
-        raise _refused("The file is neither a list nor an object.")
-    for name in _LISTS:
-        if isinstance(value.get(name), list):
-            # Neuronpedia's answer about one feature: its explanations do not repeat the index.
-            index = {"index": value["index"]} if "index" in value else {}
-            return [{**index, **row} if isinstance(row, dict) else row for row in value[name]]
-    return [
-        {"index": name, **row} if isinstance(row, dict) else {"index": name, "label": row}
-        for name, row in value.items()
-    ]
-
-
-def _json(text: str, where: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise _refused(f"{where} is not JSON: {error}.") from error
+        raise refused(f"The labels are larger than {limit >> 20} MiB.")
+    return content
 
 
 # --- one row ----------------------------------------------------------------------------------------------------------
@@ -236,21 +186,23 @@ def _json(text: str, where: str) -> Any:
 
 def _label(row: Mapping[str, Any], where: str) -> FeatureLabel | None:
     """The row's label; None where it has none."""
-    index = _index(_first(row, _INDEX), where)
-    text = _first(row, _LABEL)
+    index = _index(_first(row, INDEX), where)
+    text = _first(row, LABEL)
     if text is None or (isinstance(text, str) and not text.strip()):
         return None
     if not isinstance(text, str):
-        raise _refused(f"{where}: the label is {str(text)[:40]!r}, not a text.")
-    source = _first(row, _SOURCE)
+        raise refused(f"{where}: the label is {str(text)[:40]!r}, not a text.")
+    if len(text) > MOST_LABEL:
+        raise refused(f"{where}: the label has {len(text):,} characters; at most {MOST_LABEL:,} are kept.")
+    source = _first(row, SOURCE)
     return FeatureLabel(
         feature_idx=index,
         label=text.strip(),
         source=source if isinstance(source, str) else None,
-        confidence=_number(row, _CONFIDENCE, where),
-        density=_number(row, _DENSITY, where),
-        max_activation=_number(row, _MAXIMUM, where),
-        top_tokens=_tokens(_first(row, _TOKENS)),
+        confidence=_number(row, CONFIDENCE, where),
+        density=_number(row, DENSITY, where),
+        max_activation=_number(row, MAXIMUM, where),
+        top_tokens=_tokens(_first(row, TOKENS)),
         extra={name: value for name, value in row.items() if name not in _NAMED and _plain(value)},
     )
 
@@ -264,7 +216,7 @@ def _index(value: Any, where: str) -> int:
         return int(value)
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63:
         return value
-    raise _refused(f"{where}: the feature is {str(value)[:40]!r}, not a whole number from 0.")
+    raise refused(f"{where}: the feature is {str(value)[:40]!r}, not a whole number from 0.")
 
 
 def _number(row: Mapping[str, Any], names: Iterable[str], where: str) -> float | None:
@@ -276,7 +228,7 @@ def _number(row: Mapping[str, Any], names: Iterable[str], where: str) -> float |
     except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not math.isfinite(number):
-        raise _refused(f"{where}: {next(iter(names))} is {str(value)[:40]!r}, not a finite number.")
+        raise refused(f"{where}: {next(iter(names))} is {str(value)[:40]!r}, not a finite number.")
     return number
 
 
@@ -298,12 +250,3 @@ def _origin(row: Mapping[str, Any]) -> set[tuple[str, str]]:
     """Which SAE Neuronpedia says the row is about."""
     model, layer = row.get("modelId"), row.get("layer")
     return {(model, layer)} if isinstance(model, str) and isinstance(layer, str) else set()
-
-
-def _with_other(label: FeatureLabel, other: str) -> FeatureLabel:
-    others = [*label.extra.get("others", []), other]
-    return replace(label, extra={**label.extra, "others": others})
-
-
-def _refused(what: str) -> InvalidParameter:
-    return InvalidParameter(what, param="path", remedy="Correct the file, or choose another one.")

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from engine.actions.saes.measuring import QUALITY
 from engine.actions.saes.rooms import Rooms
-from engine.steering.push import Push, pushes
+from engine.steering.push import Push, first_strength, pushes
 from engine.steering.strengths import SteeredSet
 
 
@@ -23,6 +23,22 @@ def typical_norm(rooms: Rooms, sae_id: str, layer: int) -> float | None:
         return None
     median = quality.get("median_norm")
     return float(median) if isinstance(median, int | float) and median > 0 else None
+
+
+def with_first_strengths(rooms: Rooms, sae_id: str, layer: int, values: Mapping[int, float | None]) -> dict[int, float]:
+    """``values`` with the strength a feature is first tried with where none is given. Reads rows.
+
+    Raises :class:`SaeNotAttached`, and :class:`InvalidFeatureIndex` for one that the SAE has not.
+    """
+    given = {index: value for index, value in values.items() if value is not None}
+    missing = [index for index in values if index not in given]
+    if not missing:
+        return given
+    sae = rooms.desk.attachment(sae_id, layer).sae
+    typical = typical_norm(rooms, sae_id, layer)
+    lengths = sae.decoder_rows(missing).float().norm(dim=1).tolist()
+    first = {index: first_strength(length, typical) for index, length in zip(missing, lengths, strict=True)}
+    return {index: given.get(index, first.get(index, 0.0)) for index in values}
 
 
 def pushes_now(rooms: Rooms, sets: Sequence[SteeredSet]) -> tuple[Push, ...]:

@@ -19,9 +19,10 @@ from engine.actions.saes.measuring import fit_to
 from engine.actions.saes.rooms import Rooms
 from engine.actions.saes.weights import attach_dtype, load_weights, require_memory
 from engine.errors import ContextLengthExceeded, InvalidParameter, SaeNotAttached
-from engine.generation.prompts import prepare_chat, prepare_text
+from engine.generation.prompts import check_readable, prepare_chat, prepare_text
 from engine.generation.reading import Reading, ReadingFigures
 from engine.generation.request import ChatInput, TextInput
+from engine.models.lengths import TextTooLong
 from engine.models.shelf import LoadedModel
 from engine.saes.errors import InvalidFeatureIndex
 
@@ -184,30 +185,40 @@ def token_ids_of(source: Source, loaded: LoadedModel, name: str = "text") -> tup
     ``name`` is what the text is called in a refusal. Raises :class:`InvalidParameter`, :class:`ContextLengthExceeded`,
     :class:`NoChatTemplate`.
     """
-    tokenizer = loaded.backend.tokenizer
-    if isinstance(source, ChatInput):
-        ids = prepare_chat(tokenizer, source)[0].token_ids
-    elif isinstance(source, str):
-        ids = _text_ids(tokenizer, source, name)
-    else:
-        ids = tuple(source)
-        outside = next((token for token in ids if not 0 <= token < loaded.info.vocab_size), None)
-        if outside is not None:
-            raise InvalidParameter(
-                f"Token {outside} is outside the model's vocabulary of {loaded.info.vocab_size} tokens.",
-                param="token_ids",
-            )
+    tokenizer, window = loaded.backend.tokenizer, loaded.info.context_length
+    readable = loaded.info.readable_ids
+    try:
+        if isinstance(source, ChatInput):
+            ids = prepare_chat(tokenizer, source, window)[0].token_ids
+            check_readable(tokenizer, ids, readable, "messages")
+        elif isinstance(source, str):
+            ids = _text_ids(tokenizer, source, name, window)
+            check_readable(tokenizer, ids, readable, "text")
+        else:
+            ids = tuple(source)
+            outside = next((token for token in ids if not 0 <= token < readable), None)
+            if outside is not None:
+                raise InvalidParameter(
+                    f"Token {outside} is outside the model's vocabulary of {readable} tokens.",
+                    param="token_ids",
+                )
+    except TextTooLong as error:
+        raise _too_long(name, f"at least {error.tokens}", error.tokens, loaded) from error
     if not ids:
         raise InvalidParameter(f"The {name} is empty: there is nothing to read.", param="text")
-    window = loaded.info.context_length
     if len(ids) > window:
-        raise ContextLengthExceeded(
-            f"The {name} has {len(ids)} tokens; the context window of {loaded.record.name!r} is {window} tokens.",
-            param="text",
-            details={"context_length": window, "prompt_tokens": len(ids)},
-            remedy="Shorten the text, or read it in parts.",
-        )
+        raise _too_long(name, f"{len(ids)}", len(ids), loaded)
     return ids
+
+
+def _too_long(name: str, tokens: str, length: int, loaded: LoadedModel) -> ContextLengthExceeded:
+    window = loaded.info.context_length
+    return ContextLengthExceeded(
+        f"The {name} has {tokens} tokens; the context window of {loaded.record.name!r} is {window} tokens.",
+        param="text",
+        details={"context_length": window, "prompt_tokens": length},
+        remedy="Shorten the text, or read it in parts.",
+    )
 
 
 def check_features(features: Iterable[int], sae: Sae) -> None:
@@ -350,9 +361,9 @@ def sinks_among(norms: Sequence[float]) -> set[int]:
     return {0} | {position for position, norm in enumerate(norms) if position and norm > most}
 
 
-def _text_ids(tokenizer: Tokenizer, text: str, name: str) -> tuple[int, ...]:
+def _text_ids(tokenizer: Tokenizer, text: str, name: str, window: int) -> tuple[int, ...]:
     if not text.strip():
         raise InvalidParameter(
             f"The {name} is empty: there is nothing to read.", param="text", remedy="Write at least one word."
         )
-    return prepare_text(tokenizer, TextInput((text,), add_special_tokens=True))[0].token_ids
+    return prepare_text(tokenizer, TextInput((text,), add_special_tokens=True), window)[0].token_ids

@@ -84,6 +84,8 @@ def put_in_force(change: Change, record: ProfileRecord) -> InForce:
     warnings = [] if binding.reason is None or place is None else [f"Runs with a remark: {binding.reason}."]
     steered = tuple(each for each in serving.steered() if not each.is_empty)
     warnings += clamp_warnings(steered)
+    if stored.strengths and serving.intensity == 0:
+        warnings.append(AT_ZERO)
     change.desk.activate_profile(serving)
     changes: dict[str, object] = {}
     if record.source_kind is ProfileKind.CLUSTER:
@@ -204,6 +206,9 @@ def live_claims(change: Change) -> tuple[Claim, ...]:
         Claim(each.circuit_id, each.circuit_name, each.layer, frozenset(each.steering_keys), each.composed)
         for each in change.step.claims.live()
     )
+
+
+AT_ZERO = "Its dial stands at λ 0, so it adds nothing."
 
 
 def clamp_warnings(steered: Sequence[SteeredSet]) -> list[str]:

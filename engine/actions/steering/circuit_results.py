@@ -32,6 +32,7 @@ class CircuitSummary:
             "rung": record.rung,
             "rung_language": rung_language(record.rung),
             "rung_next_step": rung_next_step(record.rung),
+            "only_persistence": record.only_persistence,
             "validated": is_validated(record.rung),
             "edge_count": record.edge_count,
             "layers": list(record.layers),

@@ -211,7 +211,12 @@ class CircuitActions(SteeringActions):
             if circuit_id is not None:
                 require_circuit(change.step.circuits, circuit_id)
             record = _the_active_one(change.step.circuits.active(), circuit_id)
-            require_validated(record.id, record.rung, acknowledged=acknowledge_unvalidated)
+            require_validated(
+                record.id,
+                record.rung,
+                acknowledged=acknowledge_unvalidated,
+                only_persistence=record.only_persistence,
+            )
             value = circuit_setting(intensity, self._bounds)
             stored_circuit(record)
             record = change.step.circuits.update(record.id, intensity=value)

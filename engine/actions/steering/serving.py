@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine.actions.steering.activation import (
+    AT_ZERO,
     clamp_warnings,
     holds_live_keys,
     live_claims,
@@ -79,7 +80,12 @@ def activate(change: Change, record: CircuitRecord, asked: Asked, *, allow_concu
     :class:`CircuitLayerContention`; :class:`SaeSetIncomplete`; :class:`SteeringInvalid` for the intensity and for a
     feature that somebody else steers.
     """
-    require_validated(record.id, record.rung, acknowledged=asked.acknowledge_unvalidated)
+    require_validated(
+        record.id,
+        record.rung,
+        acknowledged=asked.acknowledge_unvalidated,
+        only_persistence=record.only_persistence,
+    )
     candidate = Candidate.of(change, record)
     layer = None if candidate.verdict.serveable else first_bound_layer(candidate.document, candidate.verdict)
     shared = _claim(change, candidate, layer, asked, allow_concurrent=allow_concurrent)
@@ -182,7 +188,7 @@ def _nothing_to_serve(candidate: Candidate) -> SaeSetIncomplete:
         f"The circuit {candidate.record.name!r} has no features to serve: its members are clusters that were not "
         "written out.",
         details={"offenders": []},
-        remedy="Export it again with its clusters expanded.",
+        remedy="Export it again, with its clusters expanded, from the tool that made it.",
     )
 
 
@@ -209,7 +215,10 @@ def _serve_in_full(change: Change, candidate: Candidate, asked: object) -> _Serv
     ]
     steered = change.desk.serve_circuit(_serving(change, candidate, authored, intensity))
     mark_composed(change)
-    return _Served(ServingMode.FULL, intensity, steered, (*warnings, *clamp_warnings(steered)))
+    warnings += clamp_warnings(steered)
+    if intensity == 0:
+        warnings.append(AT_ZERO)
+    return _Served(ServingMode.FULL, intensity, steered, tuple(warnings))
 
 
 def _serving(
@@ -218,7 +227,16 @@ def _serving(
     record = candidate.record
     composed = is_composed(live_claims(change), record.id)
     declared = candidate.document.intensity_range
-    return ServingCircuit(record.id, record.name, authored, intensity, record.rung, declared, composed)
+    return ServingCircuit(
+        record.id,
+        record.name,
+        authored,
+        intensity,
+        record.rung,
+        declared,
+        composed,
+        candidate.document.only_persistence,
+    )
 
 
 def _release_co_tenant(change: Change, candidate: Candidate) -> list[str]:

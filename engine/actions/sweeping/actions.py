@@ -31,6 +31,8 @@ from engine.actions.sweeping.topic import suggested_words
 from engine.errors import MillmError, ModelBusy, QueueFull, RequestCancelled, SaeNotAttached
 from engine.generation.lane import PreparedRequest, RequestHandle
 from engine.generation.request import (
+    MAX_SEED,
+    MIN_SEED,
     ChatInput,
     ChoiceFinished,
     Delta,
@@ -228,7 +230,7 @@ class _Run:
             ),
             max_tokens=settings.max_tokens,
             # The same noise along a row: what differs there is the dial's doing.
-            noise_seed=settings.seed + cell.prompt if sampled else None,
+            noise_seed=_behind(settings.seed, cell.prompt) if sampled else None,
         )
         plan, cell.clamped = self._plan(cell.intensity)
         prepared = self._generation.prepare(request)
@@ -374,3 +376,8 @@ def _plan_of(
         return EMPTY_PLAN, 0
     report = describe(kept, requested=RequestLabel(kept, base.name, intensity))
     return build_plan(kept, attachments, stream, report=report), sum(each.clamped for each in kept)
+
+
+def _behind(seed: int, steps: int) -> int:
+    """The seed ``steps`` behind ``seed``; behind the last one comes the first."""
+    return (seed - MIN_SEED + steps) % (MAX_SEED - MIN_SEED + 1) + MIN_SEED

@@ -1,15 +1,16 @@
-"""A sweep as a file: CSV with one row a cell, Markdown for people, both with what it ran on."""
+"""A sweep as a file: CSV with one row a cell for programs, Markdown with what it ran on for people."""
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Mapping
 
-from engine.actions.sweeping.settings import CellResult, SweepOutcome
+from engine.actions.sweeping.settings import PLAIN, CellResult, SweepOutcome
+from engine.actions.tables import Cell, csv_text
 
+PLAIN_SIDE, STEERED_SIDE = "plain", "steered"
 HEAD = (
     "prompt",
+    "side",
     "intensity",
     "answer",
     "tokens",
@@ -21,7 +22,7 @@ HEAD = (
     "clamped",
     "error",
 )
-"""Columns of the CSV, after the lines with ``#`` that say what the sweep ran on."""
+"""Columns of the CSV. ``side`` is plain or steered; a plain answer was asked at no intensity, so its cell is empty."""
 
 _MEASURES = """Topic: share of the words that are topic words. Features: mean activation of the steered features on an \
 unsteered reading of the answer. Perplexity: of the answer under the unsteered model. Repeats: share of repeated \
@@ -29,30 +30,30 @@ trigrams of tokens."""
 
 
 def as_csv(outcome: SweepOutcome, versions: Mapping[str, str]) -> str:
-    """Comment lines with the settings, a head, and a row for each cell. Lines end as RFC 4180 wants."""
-    text = io.StringIO(newline="")
-    writer = csv.writer(text)
-    for name, value in facts_of(outcome, versions):
-        # One cell, so that a comma in a name stays where it is.
-        writer.writerow([f"# {name}: {_one_line(value)}"])
-    writer.writerow(HEAD)
-    for cell in _in_order(outcome):
-        writer.writerow(
-            [
-                _safe(outcome.settings.prompts[cell.prompt]),
-                f"{cell.intensity:g}",
-                _safe(cell.text),
-                cell.tokens,
-                cell.finish,
-                _figure(cell.topic),
-                _figure(cell.features),
-                _figure(cell.perplexity),
-                _figure(cell.trigrams),
-                cell.clamped,
-                cell.error or "",
-            ]
-        )
-    return text.getvalue()
+    """A head and a row for each cell, and nothing else; see :mod:`engine.actions.tables`.
+
+    What the sweep ran on, ``versions`` included, is in its Markdown: remarks in a table are no part of it.
+    """
+    del versions
+    return csv_text(HEAD, [_row(cell, outcome.settings.prompts[cell.prompt]) for cell in _in_order(outcome)])
+
+
+def _row(cell: CellResult, prompt: str) -> tuple[Cell, ...]:
+    plain = cell.intensity == PLAIN
+    return (
+        prompt,
+        PLAIN_SIDE if plain else STEERED_SIDE,
+        None if plain else cell.intensity,
+        cell.text,
+        cell.tokens,
+        cell.finish,
+        cell.topic,
+        cell.features,
+        cell.perplexity,
+        cell.trigrams,
+        cell.clamped,
+        cell.error,
+    )
 
 
 def as_markdown(outcome: SweepOutcome, versions: Mapping[str, str]) -> str:
@@ -69,7 +70,7 @@ def as_markdown(outcome: SweepOutcome, versions: Mapping[str, str]) -> str:
     for mean in outcome.means():
         figures = (mean.topic, mean.features, mean.perplexity, mean.trigrams)
         told = " | ".join(_figure(value) or "–" for value in figures)
-        lines.append(f"| {mean.intensity:g} | {mean.answers} | {told} |")
+        lines.append(f"| {_side(mean.intensity)} | {mean.answers} | {told} |")
     lines += ["", _MEASURES]
     for number, prompt in enumerate(outcome.settings.prompts):
         lines += ["", f"## {_one_line(prompt)}", "", "| λ | answer | topic | perplexity |", "|--:|---|--:|--:|"]
@@ -77,7 +78,7 @@ def as_markdown(outcome: SweepOutcome, versions: Mapping[str, str]) -> str:
             if cell.prompt == number:
                 answer = _cell(cell.error if cell.error is not None else cell.text)
                 told = f"{_figure(cell.topic) or '–'} | {_figure(cell.perplexity) or '–'}"
-                lines.append(f"| {cell.intensity:g} | {answer} | {told} |")
+                lines.append(f"| {_side(cell.intensity)} | {answer} | {told} |")
     return "\n".join(lines) + "\n"
 
 
@@ -88,7 +89,7 @@ def facts_of(outcome: SweepOutcome, versions: Mapping[str, str]) -> list[tuple[s
     found = [
         ("Dial", f"{base.name} ({base.kind.value})"),
         *outcome.facts.items(),
-        ("λ", ", ".join("plain" if value == 0 else f"{value:g}" for value in settings.intensities)),
+        ("λ", ", ".join(map(_side, settings.intensities))),
         ("Sampling", sampled if settings.temperature > 0 else "greedy"),
         ("Tokens per answer", str(settings.max_tokens)),
     ]
@@ -111,6 +112,10 @@ def _in_order(outcome: SweepOutcome) -> list[CellResult]:
     return sorted(outcome.cells, key=lambda cell: (cell.prompt, cell.intensity))
 
 
+def _side(intensity: float) -> str:
+    return PLAIN_SIDE if intensity == PLAIN else f"{intensity:g}"
+
+
 def _figure(value: float | None) -> str:
     return "" if value is None else f"{value:.4g}"
 
@@ -122,8 +127,3 @@ def _one_line(text: str) -> str:
 def _cell(text: str) -> str:
     """Text inside a Markdown table: no line ends, no bars, nothing a viewer would take for HTML."""
     return _one_line(text).replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
-
-
-def _safe(text: str) -> str:
-    """Text that a spreadsheet does not take for a formula."""
-    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text

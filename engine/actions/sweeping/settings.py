@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -11,6 +12,7 @@ from types import MappingProxyType
 from engine.actions.sweeping.measures import perplexity
 from engine.documents.ranges import GREATEST_INTENSITY, LEAST_INTENSITY
 from engine.errors import InvalidParameter
+from engine.generation.request import MAX_SEED, MIN_SEED
 from engine.steering.live import Place
 
 MOST_PROMPTS = 100
@@ -64,6 +66,7 @@ class SweepSettings:
         prompts: Each becomes one user message.
         intensities: The dial's values, each once, rising; 0 is the plain column.
         temperature: 0 is greedy; above it every cell of a prompt draws the same noise, by ``seed``.
+        seed: A signed 64-bit integer; each prompt draws the noise of the one behind the one before it.
         topic: Words a text on the topic is counted by; may be empty.
         system: System text of every conversation; blank: none.
 
@@ -89,6 +92,7 @@ class SweepSettings:
         for value in columns:
             inside = math.isfinite(value) and LEAST_INTENSITY <= value <= GREATEST_INTENSITY
             _check(inside, "intensities", f"{value:g}", f"{LEAST_INTENSITY:g} to {GREATEST_INTENSITY:g}")
+        _check(MIN_SEED <= self.seed <= MAX_SEED, "seed", str(self.seed)[:40], "a signed 64-bit integer")
         _check(1 <= self.max_tokens <= MOST_TOKENS, "max_tokens", str(self.max_tokens), f"1 to {MOST_TOKENS}")
 
     @property
@@ -182,12 +186,24 @@ def means(cells: Iterable[CellResult], intensities: Sequence[float]) -> tuple[Co
     return tuple(found)
 
 
+_ONE_COMMA = re.compile(r"[-+−]?\d{1,6},\d{1,6}", re.ASCII)
+"""Two numbers with a comma and no blank between them."""
+
+
 def parse_intensities(text: str) -> tuple[float, ...]:
     """Values as a person writes them: ``0.5, 1, 1.5``, or from–to–step as ``0..2 by 0.25`` or ``0-2/0.25``.
 
-    Raises :class:`InvalidParameter` with the part that cannot be read.
+    Raises :class:`InvalidParameter` with the part that cannot be read, or can be read in two ways.
     """
     found: list[float] = []
+    for word in text.split():
+        if _ONE_COMMA.fullmatch(word.rstrip(";")):
+            point = word.rstrip(";").replace(",", ".")
+            raise InvalidParameter(
+                f"“{word}” can be read as {point} or as two values of λ.",
+                param="intensities",
+                remedy=f"Write {point}, or a blank after the comma.",
+            )
     tidy = text.replace("…", "..").replace("–", "-").replace(";", ",").replace("−", "-")
     for part in (piece.strip() for piece in tidy.split(",")):
         if not part:

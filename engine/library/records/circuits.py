@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -42,6 +43,15 @@ class CircuitRecord:
     provenance: Mapping[str, Any]
     created_at: datetime
     updated_at: datetime
+
+    @property
+    def only_persistence(self) -> bool:
+        """Whether every edge of its document is persistence; False where it can no longer be read. Parses it."""
+        try:
+            edges = json.loads(self.definition).get("edges") or []
+            return {edge.get("type") for edge in edges} == {"persistence"}
+        except (ValueError, AttributeError, TypeError):
+            return False
 
 
 @dataclass(frozen=True)

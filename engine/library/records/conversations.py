@@ -10,6 +10,10 @@ PLAIN_SIDE: Final = "plain"
 """Where the details of an answer keep the one written beside it in a comparison: ``{"content": …, "details": {…}}``."""
 
 
+CUT_OFF: Final = "interrupted"
+"""Why an answer ended that is kept while it is written: it is found like this where the program ended before it did."""
+
+
 @dataclass(frozen=True)
 class StoredMessage:
     """One message of a saved conversation. ``role`` is system, user or assistant.

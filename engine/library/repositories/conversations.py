@@ -101,6 +101,23 @@ class ConversationRepository:
             session.flush()
             return _record(row)
 
+    def put_message(self, conversation_id: int, position: int, message: StoredMessage) -> None:
+        """Write the message at ``position``, over the one that is there; for an answer that grows, whose conversation
+        is not written anew each time.
+
+        Raises :class:`NotFound` for a missing conversation, :class:`InvalidParameter` as :meth:`create` does.
+        """
+        (new,) = _message_rows([message])
+        with self._sessions.write() as session:
+            conversation = _require(session, conversation_id)
+            row = next((each for each in conversation.messages if each.position == position), None)
+            if row is None:
+                new.position = position
+                conversation.messages.append(new)
+            else:
+                row.role, row.content, row.details = new.role, new.content, new.details
+            conversation.updated_at = utc_now()
+
     def remove(self, conversation_id: int) -> None:
         """Delete a conversation and its messages. Raises :class:`NotFound` for a missing one."""
         with self._sessions.write() as session:

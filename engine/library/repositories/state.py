@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from sqlalchemy import select
+
 from engine.library.sessions import Sessions
 from engine.library.tables import StateRow, utc_now
 
@@ -20,6 +22,15 @@ class StateRepository:
         with self._sessions.read() as session:
             row = session.get(StateRow, key)
             return default if row is None else row.value
+
+    def keys(self, prefix: str) -> list[str]:
+        """Every key that begins so, in order."""
+        with self._sessions.read() as session:
+            return list(
+                session.scalars(
+                    select(StateRow.key).where(StateRow.key.startswith(prefix, autoescape=True)).order_by(StateRow.key)
+                )
+            )
 
     def set(self, key: str, value: Any) -> None:
         """Remember ``value``, which must be JSON-serialisable (TypeError), in place of what was there."""

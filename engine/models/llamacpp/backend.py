@@ -100,6 +100,7 @@ class LlamaCppBackend:
             n_layers=self._model.n_layers,
             d_model=self._model.d_model,
             vocab_size=self._model.vocab_size,
+            readable_ids=self._model.vocab_size,
             context_length=self._placement.window,
             num_parameters=self._model.params,
             memory_bytes=self._model.nbytes,

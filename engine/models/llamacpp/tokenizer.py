@@ -1,19 +1,19 @@
 """The tokenizer inside a GGUF file, by llama.cpp's own code, with the same face as ``engine.models.tokenizer``.
 
-Pieces come as bytes and are joined by the text stream as for any tokenizer. The chat template is the file's own and is
-rendered as transformers renders it, in the same sandbox.
+Pieces come as bytes and are joined by the text stream as for any tokenizer. The chat template is the file's own.
 """
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from typing import Any
 
+from engine.models.constraint_vocabulary import vocabulary_of
+from engine.models.lengths import at_least, check_length
 from engine.models.llamacpp.binding import library
 from engine.models.llamacpp.model import LlamaModel
-from engine.models.tokenizer import TemplateRaised
+from engine.models.templates.chat import ChatTemplate, TemplateRaised
 
 _LONGEST_PIECE = 256
 
@@ -25,6 +25,7 @@ class GgufTokenizer:
     """
 
     exact_bytes = True
+    template_note: str | None = None
     takes_variables = False
 
     def __init__(self, model: LlamaModel) -> None:
@@ -55,21 +56,32 @@ class GgufTokenizer:
         """Every token the file marks as ending a generation: end of text, of a turn, of a message."""
         self.special_ids: frozenset[int] = frozenset(control)
         self.hidden_ids: frozenset[int] = self.special_ids | self.eos_ids
-        self._template = model.chat_template
+        source = model.chat_template
+        self._template = ChatTemplate(source, self._named) if source else None
+        # The others normalise: a text may become shorter before it is split.
+        keeps_all = llama.llama_vocab_type(vocab) in (llama.LLAMA_VOCAB_TYPE_SPM, llama.LLAMA_VOCAB_TYPE_BPE)
+        self._longest = max(map(len, self._pieces), default=1) if keeps_all else None
         self.prepended_ids, self.appended_ids = self._added_around()
 
     # --- text to tokens -----------------------------------------------------------------------------------------------
 
-    def encode(self, text: str, add_special_tokens: bool) -> list[int]:
+    def encode(self, text: str, add_special_tokens: bool, most: int | None = None) -> list[int]:
         """The token ids of ``text``, all of them. Marker tokens written in the text become those tokens.
 
-        Raises ValueError for half of a surrogate pair, :class:`ModelBusy` when the model has been unloaded.
+        Raises ValueError for half of a surrogate pair, :class:`ModelBusy` when the model has been unloaded,
+        :class:`TextTooLong` for certainly more than ``most``, told without making tokens of a long text.
         """
         try:
             data = text.encode("utf-8")
         except UnicodeEncodeError as error:
             raise ValueError("The text holds half of a surrogate pair.") from error
+        if most is not None:
+            check_length(text, most, self.at_least, lambda piece: len(self.encode_bytes(piece.encode())))
         return self.encode_bytes(data, add_special_tokens)
+
+    def at_least(self, text: str) -> int:
+        """How many tokens ``text`` has at least, told by its length; 0 where that cannot be told."""
+        return at_least(text, self._longest)
 
     def encode_bytes(self, data: bytes, add_special_tokens: bool = False) -> list[int]:
         """As :meth:`encode`, for UTF-8."""
@@ -128,7 +140,7 @@ class GgufTokenizer:
     @property
     def has_chat_template(self) -> bool:
         """Whether the file holds a chat template."""
-        return bool(self._template)
+        return self._template is not None
 
     def render_chat(
         self,
@@ -142,62 +154,26 @@ class GgufTokenizer:
 
         Raises :class:`TemplateRaised`: there is no template, or it refused these messages or variables.
         """
-        if not self._template:
+        if self._template is None:
             raise TemplateRaised("The file holds no chat template.")
-        from transformers.utils.chat_template_utils import render_jinja_template
+        return self._template.render(
+            messages, add_generation_prompt=add_generation_prompt, continue_final=continue_final, kwargs=kwargs
+        )
 
-        turns = [{"role": m["role"], "content": m["content"]} for m in messages]
-        try:
-            rendered = render_jinja_template(
-                conversations=[turns],
-                chat_template=self._template,
-                add_generation_prompt=add_generation_prompt,
-                continue_final_message=continue_final,
-                **{**self._named, **kwargs},
-            )
-        except Exception as error:  # a template is a program: whatever it raises is its refusal
-            raise TemplateRaised(" ".join(str(error).split())[:500] or type(error).__name__) from error
-        # Newer versions give the texts alone, older ones the texts and the places of what the assistant said.
-        texts = rendered[0] if isinstance(rendered, tuple) else rendered
-        return str(texts[0] if isinstance(texts, list) else texts)
+    def template_fault(self) -> str | None:
+        """Why the chat template can write no conversation at all; None where it can, or there is none."""
+        return None if self._template is None else self._template.fault()
 
     def template_variables(self) -> frozenset[str] | None:
         """Names the chat template reads from outside; None where that cannot be told."""
-        return self._template_variables
-
-    @cached_property
-    def _template_variables(self) -> frozenset[str] | None:
-        import jinja2
-        from jinja2 import meta
-
-        try:
-            tree = jinja2.Environment(extensions=["jinja2.ext.loopcontrols"]).parse(self._template or "")
-        except jinja2.TemplateSyntaxError:
-            return None
-        return frozenset(meta.find_undeclared_variables(tree))
+        return None if self._template is None else self._template.variables()
 
     # --- structured output --------------------------------------------------------------------------------------------
 
     def constraint_vocabulary(self) -> tuple[Any, int]:
         """The vocabulary as llguidance takes it, and the one end token it knows."""
-        from llguidance import LLTokenizer, TokenizerWrapper
-
         end = min(self.eos_ids)
-        return LLTokenizer(TokenizerWrapper(_ForLlguidance(self, end)), eos_token=end), end
-
-
-class _ForLlguidance:
-    """What llguidance asks of a tokenizer. Not its own llama.cpp helper: that keeps a pointer past an unload."""
-
-    def __init__(self, tokenizer: GgufTokenizer, end: int) -> None:
-        self._tokenizer = tokenizer
-        self.eos_token_id = end
-        self.bos_token_id = tokenizer.bos_id
-        self.tokens = [tokenizer.token_bytes(token) for token in range(tokenizer.vocab_size)]
-        self.special_token_ids = sorted(tokenizer.hidden_ids)
-
-    def __call__(self, data: bytes) -> list[int]:
-        return self._tokenizer.encode_bytes(data)
+        return vocabulary_of(self, end), end
 
 
 def _piece(llama: Any, vocab: Any, token: int) -> bytes:

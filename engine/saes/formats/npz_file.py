@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ import torch
 from numpy.lib import format as npy
 from torch import Tensor
 
+from engine.saes.errors import SaeLoadFailed
 from engine.saes.formats.weights import Stored, WeightsFile, damaged, unsafe
 
 MAX_EXPANSION = 200
@@ -76,10 +76,13 @@ def _archive(path: Path) -> Iterator[zipfile.ZipFile]:
     try:
         with zipfile.ZipFile(path) as archive:
             yield archive
-    except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, NotImplementedError, RuntimeError) as error:
-        raise damaged(path, "is cut short or damaged") from error
+    except SaeLoadFailed:
+        raise
     except OSError as error:
         raise damaged(path, f"cannot be read ({error.strerror or error})") from error
+    except Exception as error:
+        # A header is a Python literal and an archive a nest of lengths: hostile ones end in almost any exception.
+        raise damaged(path, "is cut short or damaged") from error
 
 
 @contextmanager

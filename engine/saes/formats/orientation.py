@@ -71,7 +71,7 @@ def settle_square(w_enc: Tensor, w_dec: Tensor) -> tuple[Tensor, Tensor, str]:
         f"W_enc and W_dec are square ({w_enc.shape[0]} features of that width), and their values do not tell which way "
         f"round they lie (mean cosine {as_stored:.2f} as stored, {one_turned:.2f} with one turned).",
         details={"cosine_as_stored": as_stored, "cosine_one_turned": one_turned},
-        remedy="Export the SAE again with a number of features other than the model's width.",
+        remedy="Take one of another width: the source usually has some with more features than the model is wide.",
     )
 
 

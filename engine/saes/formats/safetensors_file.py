@@ -13,6 +13,9 @@ from torch import Tensor
 
 from engine.saes.formats.weights import Stored, WeightsFile, damaged
 
+MAX_HEADER_BYTES = 4_000_000
+"""The library parses a header in one step, in which nothing else goes on. An SAE's few tensors need some kilobytes."""
+
 _DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 
 
@@ -35,6 +38,13 @@ class SafetensorsFile(WeightsFile):
 
 def open_safetensors(path: Path) -> SafetensorsFile:
     """The file's header. Raises SaeLoadFailed when the file is cut short or is something else."""
+    try:
+        with path.open("rb") as raw:
+            length, size = int.from_bytes(raw.read(8), "little"), path.stat().st_size
+    except OSError as error:
+        raise damaged(path, f"cannot be read ({error.strerror or error})") from error
+    if MAX_HEADER_BYTES < length <= size:
+        raise damaged(path, f"is no SAE's file: its header alone has {length:,} bytes")
     with _opened(path) as file:
         tensors = {}
         for name in file.keys():  # noqa: SIM118 - not a dict

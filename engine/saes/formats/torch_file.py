@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import pickle
 import re
 import zipfile
@@ -13,7 +14,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from engine.saes.errors import SaeLoadFailed
+from engine.saes.formats.torch_pickle import Damaged, Oversized, Unsafe, check_pickles
 from engine.saes.formats.weights import Stored, WeightsFile, damaged, unsafe
+
+MAX_PICKLE_BYTES = 16_000_000
+"""Of the names and places of the tensors; the values are beside it."""
+
+_LEGACY_PICKLES = 5
+"""In torch's old format: a number, a version, the system, the object, and the storages' names."""
 
 _WANTED = re.compile(r"GLOBAL ([\w.]+)")
 
@@ -49,7 +58,11 @@ def open_torch(path: Path) -> TorchFile:
 
 def _load(path: Path) -> Mapping[str, Any]:
     try:
-        loaded = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
+        zipped = zipfile.is_zipfile(path)
+        _check(path, zipped)
+        loaded = torch.load(path, map_location="cpu", weights_only=True, mmap=zipped)
+    except SaeLoadFailed:
+        raise
     except pickle.UnpicklingError as error:
         wanted = _WANTED.search(str(error))
         if wanted or "weights_only" in str(error).lower():
@@ -64,6 +77,37 @@ def _load(path: Path) -> Mapping[str, Any]:
     if not isinstance(loaded, dict):
         raise damaged(path, f"holds a {type(loaded).__name__} where a dict of tensors belongs")
     return {str(name): value for name, value in loaded.items()}
+
+
+def _check(path: Path, zipped: bool) -> None:
+    """Raise for a file whose pickles ask for more than a dict of tensors needs; see ``torch_pickle``."""
+    size = path.stat().st_size
+    try:
+        if zipped:
+            record = _pickle_of(path, size)
+            check_pickles(io.BytesIO(record), size, 1)
+        else:
+            with path.open("rb") as file:
+                check_pickles(file, size, _LEGACY_PICKLES)
+    except Unsafe as error:
+        raise unsafe(path, f"asks for Python code to be run when it is opened ({error})") from error
+    except Oversized as error:
+        raise damaged(path, "is damaged: it claims more values than it has bytes") from error
+    except Damaged as error:
+        raise damaged(path, str(error)) from error
+
+
+def _pickle_of(path: Path, size: int) -> bytes:
+    """The pickle in torch's zip format, as torch itself finds it; torch packs nothing, so nothing may expand."""
+    with zipfile.ZipFile(path) as archive:
+        members = archive.infolist()
+    for member in members:
+        if member.file_size > size or member.file_size != member.compress_size:
+            raise damaged(path, f"expands {member.filename[:60]}, which torch never packs")
+        if member.filename.endswith("data.pkl") and member.file_size > MAX_PICKLE_BYTES:
+            raise damaged(path, f"has a pickle of {member.file_size:,} bytes, more than any checkpoint")
+    record: bytes = torch._C.PyTorchFileReader(str(path)).get_record("data.pkl")
+    return record
 
 
 def _owned_size(path: Path, name: str, tensor: Tensor) -> Tensor:

@@ -7,8 +7,9 @@ torch's restricted loader. Nothing is held open between calls.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,14 @@ from engine.saes.errors import SaeLoadFailed
 
 WEIGHT_ENDINGS = frozenset({".safetensors", ".npz", ".pt", ".pth", ".bin", ".ckpt"})
 """Files looked into when a folder is given; what they are is then told by their content."""
+
+_PREFIXES = ("module.", "model.", "sae.", "autoencoder.", "dictionary.")
+"""What stands before every name when what was saved holds the SAE: data parallelism, a trainer's own module."""
+
+_WRAPPED_PART = re.compile(
+    r"(?:^|(?<=\.))(?:_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module|_forward_module)\."
+)
+"""What ``torch.compile`` and other wrappers put into names, before all of them or within."""
 
 _LFS_POINTER = b"version https://git-lfs"
 
@@ -64,7 +73,14 @@ class WeightsFile(ABC):
 
 
 def open_weights(path: Path) -> WeightsFile:
-    """The file at ``path``, judged by its first bytes. Raises :class:`SaeLoadFailed` when it is damaged or unsafe."""
+    """The file at ``path``, judged by its first bytes. Raises :class:`SaeLoadFailed` when it is damaged or unsafe.
+
+    What a module was wrapped in when it was saved is taken off its tensors' names, alike for every format.
+    """
+    return _unwrapped(_open(path))
+
+
+def _open(path: Path) -> WeightsFile:
     from engine.saes.formats.npz_file import open_npz
     from engine.saes.formats.safetensors_file import open_safetensors
     from engine.saes.formats.torch_file import open_torch
@@ -86,6 +102,45 @@ def open_weights(path: Path) -> WeightsFile:
     if start.startswith(b"\x80") and not _safetensors_length_fits(start, size):
         return open_torch(path)
     return open_safetensors(path)
+
+
+@dataclass(frozen=True)
+class _Unwrapped(WeightsFile):
+    """A weight file under the names its module has by itself; ``written`` gives the names in the file."""
+
+    inner: WeightsFile = field(kw_only=True)
+    written: Mapping[str, str] = field(kw_only=True)
+
+    @property
+    def kind(self) -> str:
+        """The file's own."""
+        return self.inner.kind
+
+    def read(self, name: str) -> Tensor:
+        """One tensor, as the file gives it."""
+        self.shape(name)
+        return self.inner.read(self.written[name])
+
+
+def _unwrapped(weights: WeightsFile) -> WeightsFile:
+    bare = {name: _WRAPPED_PART.sub("", name) for name in weights.tensors}
+    while bare:
+        first = next(iter(bare.values()))
+        prefix = next((each for each in _PREFIXES if first.startswith(each)), None)
+        if prefix is None or not all(name.startswith(prefix) for name in bare.values()):
+            break
+        bare = {name: short.removeprefix(prefix) for name, short in bare.items()}
+    written = {short: name for name, short in bare.items()}
+    if len(written) < len(bare) or all(name == short for name, short in bare.items()):
+        return weights
+    wrapping = {name.removesuffix(short) for name, short in bare.items()}
+    extras = {_without(wrapping, name): value for name, value in weights.extras.items()}
+    tensors = {short: weights.tensors[name] for short, name in written.items()}
+    return _Unwrapped(weights.path, tensors, extras, inner=weights, written=written)
+
+
+def _without(wrapping: Collection[str], name: str) -> str:
+    return next((name.removeprefix(each) for each in wrapping if each and name.startswith(each)), name)
 
 
 def damaged(path: Path, what: str) -> SaeLoadFailed:

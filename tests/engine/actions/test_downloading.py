@@ -434,3 +434,36 @@ def test_preview(engine: Engine, gguf_hub: StandInHub) -> None:
     terms = whole.estimates[0].memory
     # 62,752 × 4 bytes; 2 × 4 layers × 16 wide × 4 bytes × 2,048 tokens.
     assert (terms.weights_mb, terms.kv_mb, terms.kv_tokens) == (0.3, 1.0, 2048)
+
+
+@pytest.mark.parametrize("label", [None, "smol", "Mine"])
+def test_a_gguf_is_called_after_its_quantisation_and_never_after_its_file(
+    engine: Engine, hub: StandInHub, gguf_bytes: Callable[[str], bytes], label: str | None
+) -> None:
+    """``smol`` is what a preview lists such a file under, and so what the window asks for."""
+    hub.add("made/tiny", {"smol.gguf": gguf_bytes("Q8_0"), "README.md": b"-"})
+    assert [quant.label for quant in engine.models.preview("made/tiny").gguf_quants] == ["smol"]
+    row = engine.models.download(ask("made/tiny", gguf_files=["smol.gguf"], gguf_label=label))
+    name = "tiny:Mine" if label == "Mine" else "tiny"
+    assert (row.name, row.gguf_label) == (name, "Mine" if label == "Mine" else None)
+    assert ended(engine, row.id) is ModelStatus.READY
+    # What it is, is known once its header is here; its name stays as it was told.
+    found = engine.models.get(row.id)
+    assert (found.name, found.gguf_label) == (name, "Mine" if label == "Mine" else "Q8_0")
+    assert engine.shelf.resolve("tiny").id == row.id
+    with pytest.raises(ModelAlreadyExists) as caught:
+        engine.models.download(ask("made/tiny", gguf_files=["smol.gguf"], gguf_label=label))
+    assert caught.value.details["existing_model_id"] == row.id
+
+
+def test_two_untagged_files_of_a_repository_are_two_models(
+    engine: Engine, hub: StandInHub, gguf_bytes: Callable[[str], bytes]
+) -> None:
+    hub.add("made/tiny", {"a.gguf": gguf_bytes("Q8_0"), "b.gguf": gguf_bytes("Q4_0")})
+    first = engine.models.download(ask("made/tiny", gguf_files=["a.gguf"]))
+    with pytest.raises(ModelAlreadyExists, match="named 'tiny' already"):
+        engine.models.download(ask("made/tiny", gguf_files=["b.gguf"]))
+    second = engine.models.download(ask("made/tiny", gguf_files=["b.gguf"], custom_name="other"))
+    for row, label in ((first, "Q8_0"), (second, "Q4_0")):
+        assert ended(engine, row.id) is ModelStatus.READY
+        assert engine.shelf.get(row.id).gguf_label == label

@@ -168,3 +168,63 @@ def test_one_of_many_imports_of_a_folder_wins(library: Library, bus: EventBus, f
     assert raised.count(None) == 1
     assert {type(error) for error in raised if error is not None} == {ModelAlreadyExists}
     assert len(library.models.list()) == 1
+
+
+# --- copies and links -------------------------------------------------------------------------------------------------
+
+
+def test_a_snapshot_of_links_is_copied_as_files(library: Library, bus: EventBus, folder: Path, tmp_path: Path) -> None:
+    repository = tmp_path / "hub" / "models--owner--Tiny-1B"
+    snapshot = repository / "snapshots" / "12fd25f77366fa6b3b4b768ec3050bf629380bac"
+    snapshot.mkdir(parents=True)
+    (repository / "blobs").mkdir()
+    for number, path in enumerate(sorted(folder.iterdir())):
+        shutil.copy(path, repository / "blobs" / f"{number:040x}")
+        (snapshot / path.name).symlink_to(f"../../blobs/{number:040x}")
+    record = import_local_model(library, bus, snapshot, copy=True)
+    copied = Path(record.local_path or "")
+    assert contents(copied) == contents(folder)
+    assert not any(path.is_symlink() for path in copied.iterdir())
+
+
+@pytest.mark.parametrize("name", ["README.md", "model.safetensors", "notes"])
+def test_a_link_out_of_the_folder_is_not_copied(
+    library: Library, bus: EventBus, heard: list[Event], folder: Path, tmp_path: Path, name: str
+) -> None:
+    secret = tmp_path / "secret"
+    if (folder / name).exists():
+        (folder / name).rename(secret)
+    else:
+        secret.write_text("not for copying")
+    (folder / name).unlink(missing_ok=True)
+    (folder / name).symlink_to(secret)
+    with pytest.raises(InvalidParameter) as caught:
+        import_local_model(library, bus, folder, copy=True)
+    assert caught.value.param == "local_path" and str(secret) in caught.value.message
+    assert not (library.path.parent / "models" / "my-tiny").exists()
+    assert library.models.list() == [] and heard == []
+    # By reference nothing is copied.
+    assert import_local_model(library, bus, folder).local_path == str(folder)
+
+
+def test_a_link_inside_the_folder_is_copied_as_a_file(library: Library, bus: EventBus, folder: Path) -> None:
+    (folder / "LICENSE.txt").symlink_to("config.json")
+    record = import_local_model(library, bus, folder, copy=True)
+    assert contents(Path(record.local_path or "")) == contents(folder)
+
+
+def test_links_in_a_ring_and_to_nothing_are_no_files(library: Library, bus: EventBus, folder: Path) -> None:
+    (folder / "ring").symlink_to("ring")
+    (folder / "gone").symlink_to("nothing")
+    (folder / "up").symlink_to("..")
+    record = import_local_model(library, bus, folder, copy=True)
+    copied = {path.name for path in Path(record.local_path or "").iterdir()}
+    assert copied == {path.name for path in folder.iterdir()} - {"ring", "gone", "up"}
+
+
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="has no devices")
+def test_a_link_to_what_never_ends_is_refused(library: Library, bus: EventBus, folder: Path) -> None:
+    (folder / "README.md").unlink(missing_ok=True)
+    (folder / "README.md").symlink_to("/dev/zero")
+    with pytest.raises(CheckpointInvalid, match="no ordinary file"):
+        import_local_model(library, bus, folder, copy=True)

@@ -149,3 +149,11 @@ def test_a_blob_without_a_name(library: Library, bus: EventBus, gguf_file: GgufM
     record = import_local_model(library, bus, blob)
     # The file calls itself after the folder it was made from; the label is its header's.
     assert (record.name, record.gguf_label, record.local_path) == ("tiny-llama:Q8_0", "Q8_0", str(blob))
+
+
+def test_a_file_whose_name_states_no_quantisation_gets_no_tag(
+    library: Library, bus: EventBus, gguf_file: GgufMaker, tmp_path: Path
+) -> None:
+    plain = shutil.copy(gguf_file("Q8_0"), tmp_path / "smol.gguf")
+    record = import_local_model(library, bus, Path(plain))
+    assert (record.name, record.gguf_label, record.quantization) == ("smol", "Q8_0", "Q8")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
 import threading
 from collections.abc import Callable
@@ -20,6 +22,7 @@ from engine.errors import (
     LoadCancelled,
     MillmError,
     ModelBusy,
+    ModelLoadFailed,
     ModelLocked,
     ModelNotFound,
     ModelNotLoaded,
@@ -183,6 +186,46 @@ def test_a_corrupt_checkpoint_is_named_and_the_resident_model_stays(
         demanded(engine, "cut")
 
 
+@pytest.mark.parametrize(
+    ("changes", "tensor"),
+    [
+        ({"intermediate_size": 96}, "model.layers.0.mlp.down_proj.weight"),
+        ({"num_hidden_layers": 5}, "model.layers.4.input_layernorm.weight"),
+        ({"vocab_size": 500}, "lm_head.weight"),
+    ],
+)
+def test_weights_that_do_not_fit_the_config_are_found_before_the_old_model_goes(
+    make_engine: EngineMaker, tiny_checkpoint: Path, tmp_path: Path, changes: dict[str, int], tensor: str
+) -> None:
+    engine = make_engine()
+    folder = shutil.copytree(tiny_checkpoint, tmp_path / "other")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, **changes}))
+    record = import_local_model(engine.library, engine.events, folder)
+    with pytest.raises(CheckpointInvalid, match=re.escape(tensor)):
+        engine.loader.load(record.id).result(60)
+    assert engine.shelf.resident is not None and engine.shelf.resident.record.name == "tiny-llama"
+    assert engine.shelf.get(record.id).status is ModelStatus.ERROR
+    assert text_of(engine, "tiny-llama")
+
+
+def test_what_fails_once_the_old_model_has_gone_is_a_failed_load(
+    make_engine: EngineMaker, tiny_checkpoint: Path, tmp_path: Path
+) -> None:
+    """A tokenizer that only its library finds fault with, as it is read."""
+    engine = make_engine()
+    folder = shutil.copytree(tiny_checkpoint, tmp_path / "other")
+    tokenizer = json.loads((folder / "tokenizer.json").read_text())
+    tokenizer["pre_tokenizer"] = {"type": "NoSuchThing"}
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+    record = import_local_model(engine.library, engine.events, folder)
+    with pytest.raises(ModelLoadFailed) as caught:
+        engine.loader.load(record.id).result(60)
+    assert caught.value.code == "model_load_failed" and caught.value.remedy
+    assert engine.shelf.resident is None
+    assert engine.shelf.get(record.id).status is ModelStatus.ERROR
+
+
 def test_too_little_memory_is_refused_before_anything_is_unloaded(
     make_engine: EngineMaker, checkpoint: CheckpointMaker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -210,6 +253,8 @@ def test_an_unload_lets_requests_finish_and_refuses_new_ones(make_engine: Engine
     deltas: list[Delta] = []
     handle = engine.generation.submit(prepared, deltas.append)
     unloading = engine.loader.unload()
+    # Begun again meanwhile, from the other face, it is the same one.
+    assert engine.loader.unload() is unloading
     with pytest.raises(MillmError) as refusal:
         engine.generation.submit(prepared, deltas.append)
     assert refusal.value.code == "model_busy"

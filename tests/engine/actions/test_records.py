@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from dataclasses import replace
 
 import pytest
@@ -100,8 +102,17 @@ def test_a_contrast_comes_back_with_its_texts_and_labels(actions: ExperimentActi
     assert "| 5 | harbour \\| quay | 1.25 | 4 | 0 | 50 % | 0 % | 1 % |" in text
     assert "| 7 | no label | 0.5 | 1 | 0.5 | 25 % | 12.5 % | 2 % |" in text
     assert "## Texts B\n\n- the bank\n- the soup\n" in text
-    with pytest.raises(InvalidParameter, match="no table of answers"):
-        as_csv(record)
+    rows = list(csv.DictReader(io.StringIO(as_csv(record))))
+    assert [(row["leans_to"], int(row["feature"]), row["label"]) for row in rows] == [
+        ("a", 5, "harbour | quay"),
+        ("b", 7, ""),
+    ]
+    assert (float(rows[0]["score"]), float(rows[0]["strength"]), float(rows[1]["other_share"])) == (1.25, 7.5, 0.125)
+
+
+def test_a_comparison_is_no_table(actions: ExperimentActions) -> None:
+    with pytest.raises(InvalidParameter, match="no table"):
+        as_csv(actions.add(replace(contrast(), kind=RecordKind.COMPARISON)))
 
 
 def test_a_contrast_without_labels_is_called_by_its_first_text() -> None:

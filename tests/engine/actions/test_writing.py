@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from engine.actions.writing import BLOCK, Writing, copy_file, remove_tree
-from engine.errors import DataDirectoryUnusable, InsufficientDisk
+from engine.errors import DataDirectoryUnusable, InsufficientDisk, InvalidParameter
 from tests.pipes import pipe
 
 
@@ -53,3 +53,25 @@ def test_removing_what_is_not_there(tmp_path: Path) -> None:
     remove_tree(tmp_path / "a")
     remove_tree(tmp_path / "a")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_grows_or_cannot_be_read_is_the_sources_fault(tmp_path: Path) -> None:
+    source = tmp_path / "log"
+    source.write_bytes(bytes(BLOCK))
+
+    def grow() -> None:
+        with source.open("ab") as file:
+            file.write(bytes(BLOCK))
+
+    with pytest.raises(InvalidParameter, match="it grew while it was read") as caught:
+        with Writing(tmp_path, "the model").translated():
+            copy_file(source, tmp_path / "copy", grow)
+    assert caught.value.param == "local_path"
+    with pytest.raises(InvalidParameter, match="No such file"), Writing(tmp_path, "the SAE", "path").translated():
+        copy_file(tmp_path / "nothing", tmp_path / "copy")
+
+
+def test_a_name_too_long_for_the_disk(tmp_path: Path) -> None:
+    (tmp_path / "a").touch()
+    with pytest.raises(InvalidParameter, match="too long"), Writing(tmp_path, "the model").translated():
+        copy_file(tmp_path / "a", tmp_path / ("x" * 300))

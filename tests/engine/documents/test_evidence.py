@@ -9,8 +9,11 @@ import pytest
 from engine.documents.binding import AttachedSae
 from engine.documents.circuit import read_circuit
 from engine.documents.evidence import (
+    PERSISTENCE_SENTENCE,
     circuit_rung,
     claims_causation,
+    evidence_words,
+    is_only_persistence,
     is_validated,
     parse_rung,
     rung_header,
@@ -163,3 +166,25 @@ def test_only_the_ladder_spells_the_word() -> None:
         if said.search(text)
     }
     assert found == {"engine/documents/evidence.py"}
+
+
+@pytest.mark.parametrize(
+    ("types", "only"),
+    [
+        ((), False),
+        (("persistence",), True),
+        (("persistence", "persistence"), True),
+        (("persistence", "computed"), False),
+        (("attention_mediated",), False),
+    ],
+)
+def test_a_circuit_whose_edges_are_all_persistence_says_so(types: tuple[str, ...], only: bool) -> None:
+    assert is_only_persistence(types) is only
+    edges = [
+        {"up": {"layer": 6, "feature_idx": 1}, "down": {"layer": 11, "feature_idx": 2}, "rung": 2, "type": each}
+        for each in types
+    ]
+    assert read_circuit({**circuit(), "edges": edges}).only_persistence is only
+    said = "causally validated (edge) · persistence only: carried on, not computed"
+    assert evidence_words(2, only) == (said if only else "causally validated (edge)")
+    assert not claims_causation(evidence_words(0, only)) and not claims_causation(PERSISTENCE_SENTENCE)

@@ -144,9 +144,9 @@ def test_the_token_ids_are_those_of_the_text() -> None:
 
 
 def test_roles_the_templates_do_not_know_are_settled() -> None:
-    template = "{% for m in messages %}{{ m['role'] }} {% endfor %}"
+    template = "{% for m in messages %}{{ m['role'] }} {{ m['content'] }} {% endfor %}"
     text, _, _ = rendered(byte_level(chat_template=template), ("developer", "a"), ("user", "b"), ("function", "c"))
-    assert text == "system user tool "
+    assert text == "system a user b tool c "
 
 
 def test_variables_reach_the_template_and_unread_ones_are_noted() -> None:

@@ -400,3 +400,56 @@ def test_it_works_in_and_out_of_inference_mode() -> None:
     sampler.pick(logits)
     sampler.pick(torch.ones(4))
     assert sampler.generated == 3
+
+
+EXTREMES: dict[str, list[Any]] = {
+    "temperature": [0.0, 5e-324, 1e-300, 1e-40, 2.0],
+    "top_p": [0.0, 5e-324, 1e-300, 1.0],
+    "min_p": [0.0, 5e-324, 1e-300, 1.0],
+    "repetition_penalty": [5e-324, 1e-300, 1e-38, 2.0],
+    "presence_penalty": [-2.0, 5e-324, 2.0],
+    "frequency_penalty": [-2.0, 2.0],
+    "top_k": [0, 1, 10**9],
+    "logit_bias": [{1: 100.0, 2: -100.0}, {3: 5e-324}],
+}
+
+
+@pytest.mark.parametrize("field", EXTREMES)
+@pytest.mark.parametrize("scale", [0.0, 20.0, 2e4, 2e31])
+def test_every_allowed_value_gives_a_token_and_finite_figures(field: str, scale: float) -> None:
+    """Alone and with every other field at its ends; half of the row is impossible from the start."""
+    row = torch.randn(64, generator=torch.Generator().manual_seed(1)) * scale
+    row[::2] = -math.inf
+    for value in EXTREMES[field]:
+        for other, values in EXTREMES.items():
+            for theirs in values:
+                sampling = Sampling(**{"temperature": 1.0, "seed": 3, other: theirs, field: value})
+                lane = LaneSampler(sampling, vocab_size=64, eos_ids=[2], prompt_ids=range(10), choice_index=0)
+                for _ in range(2):
+                    picked = lane.pick(row, 5)
+                    assert 0 <= picked.token_id < 64 and picked.token_id % 2 == 1
+                    assert picked.logprob is not None and math.isfinite(picked.logprob)
+                    assert all(math.isfinite(logprob) for _id, logprob in picked.top)
+
+
+def test_the_smallest_penalty_makes_what_was_seen_certain() -> None:
+    """A logit above 0 is divided by it, one below multiplied: 0.5 / 1e-30 against 3 is no contest."""
+    sampling = Sampling(temperature=1.0, repetition_penalty=1e-300, seed=1)
+    lane = LaneSampler(sampling, vocab_size=4, eos_ids=[], prompt_ids=[1], choice_index=0)
+    picked = lane.pick(torch.tensor([3.0, 0.5, -1.0, 0.0]), 0)
+    assert (picked.token_id, picked.logprob) == (1, 0.0)
+
+
+def test_seeds_of_32_bits_are_mixed_as_ever() -> None:
+    """The first is the published first output of SplitMix64 from 0; the others are what earlier versions gave."""
+    assert mixed_seed(0, 0) == 0xE220A8397B1DCDAF
+    assert mixed_seed(7, 0) == 0x63CBE1E459320DD7
+    assert mixed_seed(7, 3) == 0x950E0A0F498B7B6B
+    assert mixed_seed(4294967295, 5) == 0x29604D64324AB2B8
+
+
+def test_longer_and_negative_seeds_draw_apart() -> None:
+    seeds = [0, 1, 2**32 - 1, 2**32, 2**32 + 1, 2**63 - 1, -1, -2, -(2**63), -(2**32)]
+    mixed = {mixed_seed(seed, choice) for seed in seeds for choice in range(20)}
+    assert len(mixed) == len(seeds) * 20
+    assert all(0 <= value < 2**64 for value in mixed)

@@ -6,7 +6,7 @@ import pytest
 
 from engine.errors import InvalidParameter, NotFound
 from engine.library.database import Library
-from engine.library.records import StoredMessage
+from engine.library.records import CUT_OFF, StoredMessage
 
 USER = StoredMessage("user", "What is the sea?", {})
 ANSWER = StoredMessage("assistant", "Salt water. 🙂", {"model": "tiny", "finish_reason": "stop", "tokens": [3, 4]})
@@ -110,3 +110,19 @@ def test_lone_surrogates_are_stored_as_replacement_characters(library: Library) 
     assert found is not None
     assert found.messages[0].content == "x\ufffdy 🙂"
     assert found.messages[0].details == {"k": "\ud800"}
+
+
+def test_a_growing_answer_is_written_over_itself(library: Library) -> None:
+    question = StoredMessage("user", "why", {})
+    saved = library.conversations.create("Why", "", [question])
+    for text in ("be", "because"):
+        library.conversations.put_message(saved.id, 1, StoredMessage("assistant", text, {"finish_reason": CUT_OFF}))
+    found = library.conversations.get(saved.id)
+    assert found is not None
+    assert found.messages == (question, StoredMessage("assistant", "because", {"finish_reason": "interrupted"}))
+    assert found.updated_at >= saved.updated_at
+    assert [each.title for each in library.conversations.list("because")] == ["Why"]
+    with pytest.raises(NotFound):
+        library.conversations.put_message(saved.id + 1, 1, question)
+    with pytest.raises(InvalidParameter):
+        library.conversations.put_message(saved.id, 1, StoredMessage("tool", "x", {}))

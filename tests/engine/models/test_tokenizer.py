@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from engine.errors import CheckpointInvalid
+from engine.errors import CheckpointInvalid, InvalidParameter
+from engine.generation.text.detokenizer import Detokenizer
 from engine.models.tokenizer import TemplateRaised, Tokenizer
 from tests.engine.generation.made_tokenizers import byte_chunks, byte_level, sentencepiece, wordpiece
 from tests.tiny import build_tokenizer
@@ -163,16 +164,19 @@ def test_template_rendering_and_its_refusals() -> None:
 
 
 def test_a_template_sees_role_and_content_only() -> None:
-    tokenizer = byte_level(chat_template="{% for m in messages %}{{ m.keys() | sort | join(' ') }}{% endfor %}")
+    tokenizer = byte_level(
+        chat_template="{% for m in messages %}{{ m.keys() | sort | join(' ') }} {{ m.content }}{% endfor %}"
+    )
     turns = [{"role": "user", "content": "x", "name": "ann", "tool_call_id": "7"}]
-    assert tokenizer.render_chat(turns, add_generation_prompt=True, continue_final=False, kwargs={}) == "content role"
+    assert tokenizer.render_chat(turns, add_generation_prompt=True, continue_final=False, kwargs={}) == "content role x"
 
 
 def test_variables_a_template_reads() -> None:
     tokenizer = byte_level(chat_template="{% if enable_thinking %}{{ bos_token }}{% endif %}{{ messages }}")
     assert tokenizer.template_variables() == {"enable_thinking", "bos_token", "messages"}
     tracked = byte_level(chat_template="{% generation %}{{ messages }}{% endgeneration %}")
-    assert tracked.template_variables() is None
+    assert tracked.template_variables() == {"messages"}
+    assert byte_level(chat_template="{% for %}").template_variables() is None
 
 
 def test_eight_threads_share_one_tokenizer() -> None:
@@ -222,3 +226,61 @@ def test_a_long_prompt_being_read_does_not_hold_up_decoding() -> None:
         finally:
             release.set()
         assert tokenizer.decode(reading.result(60)) == "long"
+
+
+# --- added tokens -----------------------------------------------------------------------------------------------------
+
+ADDED = ["đem", "čas", "größe", "señor", "日本", " ĠĊ", "Ã¶"]
+"""Written in letters that a byte-level vocabulary uses for bytes, all of them or some."""
+
+
+@pytest.mark.parametrize("special", [False, True])
+def test_added_tokens_come_out_as_they_are_written(special: bool) -> None:
+    from tokenizers import AddedToken
+
+    inner = build_tokenizer()
+    first = len(inner)
+    inner.add_tokens([AddedToken(word, special=special) for word in ADDED], special_tokens=special)
+    tokenizer = Tokenizer(inner)
+    assert tokenizer.exact_bytes
+    for token, word in enumerate(ADDED, first):
+        assert tokenizer.token_bytes(token) == word.encode()
+        assert tokenizer.token_text(token) == word
+        assert tokenizer.decode([token], skip_special=False) == word
+        assert tokenizer.decode([token]) == ("" if special else word)
+        assert tokenizer.encode(word, False) == [token]
+        text = f"the {word} sea"
+        assert tokenizer.decode(tokenizer.encode(text, False), skip_special=False) == text
+    vocabulary, _ = tokenizer.constraint_vocabulary()
+    if not special:
+        for token, word in enumerate(ADDED, first):
+            assert vocabulary.decode_bytes([token]) == word.encode()
+    assert vocabulary.decode_bytes(tokenizer.encode("naïve", False)) == "naïve".encode()
+
+
+def test_added_tokens_in_the_stream_and_in_a_vocabulary_of_pieces() -> None:
+    inner = build_tokenizer()
+    first = len(inner)
+    inner.add_tokens(ADDED)
+    shown = Detokenizer(Tokenizer(inner))
+    assert "".join(shown.feed(first + n) for n in range(len(ADDED))) + shown.finish() == "".join(ADDED)
+    pieces = sentencepiece()._inner
+    first = len(pieces)
+    pieces.add_tokens(["größe", "日本"])
+    tokenizer = Tokenizer(pieces)
+    assert [tokenizer.token_bytes(first + n) for n in (0, 1)] == ["größe".encode(), "日本".encode()]
+
+
+def test_a_vocabulary_with_a_hole_is_a_refusal() -> None:
+    from tokenizers import Tokenizer as Raw
+    from tokenizers import models
+    from transformers import PreTrainedTokenizerFast
+
+    raw = Raw(models.WordLevel(vocab={**{word: n for n, word in enumerate("abcdefgh")}}, unk_token="<none>"))
+    tokenizer = Tokenizer.__new__(Tokenizer)
+    tokenizer._inner = PreTrainedTokenizerFast(tokenizer_object=raw)
+    tokenizer._backend, tokenizer._direct = raw, True
+    assert tokenizer.encode("a", False) == [0]
+    with pytest.raises(InvalidParameter, match="cannot make tokens") as refusal:
+        tokenizer.encode("z", False)
+    assert refusal.value.param == "model"

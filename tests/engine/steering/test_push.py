@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from engine.steering.push import Push, length_of, pushes, told
+from engine.steering.push import Push, dial_end, first_strength, length_of, pushes, told
 from engine.steering.strengths import SteeredSet
 from tests.engine.steering.made import attachment, make_desk
 
@@ -63,3 +63,18 @@ def test_any_format(dtype: Any) -> None:
 
 def test_in_words() -> None:
     assert told([Push(15, 38.955, 173.0), Push(20, 12.0)]) == "39 at layer 15, 0.23 × typical norm; 12 at layer 20"
+
+
+@pytest.mark.parametrize(
+    ("row", "norm", "first", "end"),
+    [
+        (1.0, 172.67, 25.9, 103.6),
+        (2.0, 100.0, 7.5, 30.0),
+        (0.5, 900.0, 200.0, 200.0),
+        (1.0, None, 1.0, 50.0),
+        (0.0, 100.0, 1.0, 50.0),
+    ],
+)
+def test_the_first_strength_and_the_end_of_a_dial(row: float, norm: float | None, first: float, end: float) -> None:
+    """0.15 and 0.6 of the norm in lengths of the row, within ±200; stated values where there is nothing to go by."""
+    assert (first_strength(row, norm), dial_end(row, norm)) == (first, end)

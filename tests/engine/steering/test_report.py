@@ -218,6 +218,17 @@ def test_a_circuit_comes_before_the_active_profile() -> None:
     assert _kinds(report) == ["circuit"]
 
 
+def test_persistence_goes_with_the_report_and_not_with_its_text() -> None:
+    own = CircuitLabel((A,), "circ_1", 1.0, only_persistence=True)
+    report = describe([A], circuits=[own])
+    assert report.only_persistence
+    assert report.text() == 'circuit;id="circ_1";intensity="1.0"'
+    assert [item.get("only_persistence") for item in report.as_dict()["items"]] == [True]
+    assert not describe([A, B], circuits=[own]).as_dict()["items"][1].get("only_persistence")
+    assert not describe([A, B], circuits=[own, CircuitLabel((B,), "circ_2", 1.0)]).only_persistence
+    assert not describe([B]).only_persistence
+
+
 def test_two_circuits_that_share_a_layer() -> None:
     one = CircuitLabel((SteeredSet.of("a", 6, {1: 2.0}),), "circ_1", 1.0, composed=True)
     two = CircuitLabel((SteeredSet.of("a", 6, {2: -3.0}),), "circ_2", 0.5, composed=True)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from engine.engine import Engine
 from engine.events import Event, ModelDownloadError, ModelLoadError, ModelsChanged, SaeDownloadError
+from server.management import events as events_module
 from server.management import machine_feed
 from server.management.events import DROPPED, Outbox
 from server.management.machine_feed import MachineFeed
@@ -102,6 +104,41 @@ def test_a_client_that_leaves_is_forgotten(bare: House) -> None:
     with bare.socket() as events:
         bare.engine.events.publish(failed(1))
         assert events.next()["data"]["model_id"] == 1
+
+
+def test_there_are_only_so_many(make_engine: EngineMaker, serve: Callable[..., House]) -> None:
+    house = serve(make_engine(None), MAX_EVENT_SOCKETS=2)
+    with house.socket(), house.socket() as two:
+        with pytest.raises(Refused) as caught:
+            house.socket()
+        assert caught.value.status == 503
+        error = caught.value.json()["error"]
+        assert error["code"] == "TOO_MANY_EVENT_SOCKETS"
+        assert error["details"] == {"max_event_sockets": 2, "remedy": "Close one, or raise MAX_EVENT_SOCKETS."}
+        # A place that becomes free is taken.
+        two.close()
+        wait_until(lambda: listeners(house.engine) == 2, "its subscription to be gone")
+        with house.socket() as three:
+            house.engine.events.publish(failed(1))
+            assert three.next()["data"]["model_id"] == 1
+
+
+def test_an_event_is_written_as_json_once_for_all(bare: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[object] = []
+    dump = events_module.wire
+
+    def counting(data: dict[str, object]) -> dict[str, object]:
+        written.append(data)
+        return dump(data)
+
+    monkeypatch.setattr(events_module, "wire", counting)
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(bare.socket()) for _ in range(5)]
+        for number in range(10):
+            bare.engine.events.publish(failed(number))
+        for socket in sockets:
+            assert [socket.next()["data"]["model_id"] for _ in range(10)] == list(range(10))
+    assert len([data for data in written if "error" in data]) == 10  # type: ignore[operator]
 
 
 def test_it_ends_with_the_server(bare: House) -> None:
@@ -264,7 +301,26 @@ def test_hosts_that_are_not_ours(bare: House, host: str) -> None:
 
 def test_other_addresses_take_no_socket(bare: House) -> None:
     assert refusal(bare, "/api/nothing") == (404, "NOT_FOUND")
-    assert refusal(bare, "/api/monitoring")[0] in (400, 404, 422)
+    assert refusal(bare, "/nothing") == (404, "NOT_FOUND")
+    assert refusal(bare, "/v1/nothing") == (404, "not_found")
+    assert refusal(bare, "/api/monitoring") == (422, "VALIDATION_ERROR")
+    assert refusal(bare, "/v1/models") == (400, "invalid_parameter")
+    assert refusal(bare, "//v1//models") == (400, "invalid_parameter")
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/api/sweeps/1/cancel"])
+def test_a_socket_to_a_route_that_takes_only_posts(
+    bare: House, guarded: House, path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As a GET is answered, on every path and with every guard."""
+    plain = bare.api.http.get(path)
+    assert plain.status_code == 405
+    assert refusal(bare, path) == (405, plain.json()["error"]["code"])
+    assert refusal(guarded, path)[0] == 401
+    assert refusal(bare, path, host="evil.example")[0] == 403
+    assert refusal(bare, path, headers={"Sec-Fetch-Site": "cross-site"})[0] == 403
+    assert "Traceback" not in caplog.text
+    assert "failed" not in caplog.text
 
 
 def test_a_plain_request_is_told_to_upgrade(bare: House) -> None:

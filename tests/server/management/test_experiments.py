@@ -144,3 +144,21 @@ def test_comparisons_that_are_not_there(shared: House) -> None:
     shared.api.refused(422, "VALIDATION_ERROR", "PATCH", f"{PATH}/1", {"title": ""})
     shared.api.refused(422, "VALIDATION_ERROR", "GET", f"{PATH}/1/export?format=pdf")
     shared.api.refused(422, "VALIDATION_ERROR", "GET", f"{PATH}?q=sea")
+
+
+def test_a_path_is_kept_and_claims_no_rung(bare: House) -> None:
+    circuit = COMPARISON["steering"]["items"][0]
+    path = [
+        {"token": 0, "text": "circuit", "items": [circuit]},
+        {"token": 9, "text": "none", "items": [{"kind": "none"}]},
+    ]
+    steering = {"text": "none;changed", "changed": True, "items": [{"kind": "none"}], "path": path}
+    body = {**COMPARISON, "steering": steering}
+    refused = bare.api.refused(422, "VALIDATION_ERROR", "POST", PATH, body)
+    assert "claims no rung" in str(refused)
+    kept = bare.api.ok("POST", PATH, {**body, "evidence": {}}, status=201)
+    assert kept["steering"] == steering
+    assert kept["evidence"] == {"rung": None, "language": "no evidence can be claimed"}
+    for broken in ([{"token": 0}], [{"token": -1, "items": []}], [3], {"token": 0}):
+        wrong = {**body, "evidence": {}, "steering": {**steering, "path": broken}}
+        bare.api.refused(422, "VALIDATION_ERROR", "POST", PATH, wrong)

@@ -81,12 +81,13 @@ def test_a_sweep_from_its_beginning_to_its_file(ready: House) -> None:
 
     table = api.call("GET", f"{SWEEPS}/{begun['id']}/export")
     assert table.headers["content-type"] == "text/csv; charset=utf-8"
-    rows = [row for row in csv.reader(io.StringIO(table.text)) if not row[0].startswith("#")]
-    assert len(rows) == 7 and rows[1][:2] == ["the sea", "0"]
-    assert "# Dial: Ships (profile)" in table.text and "miLLM Desktop" in table.text
+    rows = list(csv.DictReader(io.StringIO(table.text)))
+    assert len(rows) == 6 and not table.text.startswith("#")
+    assert (rows[0]["prompt"], rows[0]["side"], rows[0]["intensity"]) == ("the sea", "plain", "")
     text = api.call("GET", f"{SWEEPS}/{begun['id']}/export?format=markdown")
     assert text.headers["content-type"] == "text/markdown; charset=utf-8"
     assert text.text.startswith("# Sweep of Ships\n") and "## a smile" in text.text
+    assert "- Dial: Ships (profile)" in text.text and "miLLM Desktop" in text.text
 
     # Kept as a record it outlives the session, is exported alike, and its export can be sent back.
     with ready.socket() as events:
@@ -110,6 +111,27 @@ def test_a_sweep_from_its_beginning_to_its_file(ready: House) -> None:
         events.wait_for("sweeps:changed")
     api.refused(404, "NOT_FOUND", "GET", f"{SWEEPS}/{begun['id']}")
     assert api.ok("GET", SWEEPS) == {"sweeps": [], "total": 0}
+
+
+@pytest.mark.parametrize("seed", [2**63 - 1, -(2**63), -2])
+def test_seeds_of_64_bits(ready: House, seed: int) -> None:
+    """Each prompt draws from the seed behind the one before it; behind the last one comes the first."""
+    api = ready.api
+    with ready.socket() as events:
+        begun = api.ok("POST", SWEEPS, body(ready, seed=seed, temperature=1.0, intensities=[0.5]), status=202)
+        assert begun["settings"]["seed"] == seed
+        events.wait_for("sweep:complete", state="complete")
+    kept = api.ok("POST", f"{SWEEPS}/{begun['id']}/keep", status=201)
+    whole = json.loads(api.call("GET", f"/api/experiments/{kept['id']}/export?format=json").text)
+    assert api.ok("POST", "/api/experiments", whole, status=201)["settings"]["seed"] == seed
+
+
+@pytest.mark.parametrize("none", [-1, None])
+def test_without_a_seed_one_is_drawn_and_told(ready: House, none: int | None) -> None:
+    with ready.socket() as events:
+        begun = ready.api.ok("POST", SWEEPS, body(ready, seed=none, intensities=[0.5]), status=202)
+        assert 0 <= begun["settings"]["seed"] < 2**32
+        events.wait_for("sweep:complete", state="complete")
 
 
 def test_what_steers_live_stays_and_can_be_swept(ready: House) -> None:
@@ -140,7 +162,8 @@ def test_one_runs_at_a_time_and_can_be_ended(ready: House) -> None:
         assert events.wait_for("sweep:complete", sweep_id=second["id"])["state"] == "complete"
     found = api.ok("GET", f"{SWEEPS}/{first['id']}")
     assert (found["state"], found["error"]) == ("cancelled", None) and found["done"] < 300
-    assert "ended before it was complete" in api.call("GET", f"{SWEEPS}/{first['id']}/export").text
+    told = api.call("GET", f"{SWEEPS}/{first['id']}/export?format=markdown").text
+    assert "ended before it was complete" in told
     assert [each["id"] for each in api.ok("GET", SWEEPS)["sweeps"]] == [second["id"], first["id"]]
 
 
@@ -210,7 +233,8 @@ def test_what_can_be_swept(ready: House) -> None:
         ({"max_tokens": 2000}, "max_tokens"),
         ({"temperature": -1}, "temperature"),
         ({"top_p": 2}, "top_p"),
-        ({"seed": -1}, "seed"),
+        ({"seed": 2**63}, "seed"),
+        ({"seed": 1.5}, "seed"),
         ({"topic": "sea"}, "topic"),
         ({"lambda": 1}, "lambda"),
     ],

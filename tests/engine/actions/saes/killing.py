@@ -23,7 +23,7 @@ from sqlalchemy import event
 
 from engine.actions.importing import import_local_model
 from engine.actions.saes import SaeActions
-from engine.actions.saes.files import MARKER
+from engine.actions.written import MARKER
 from engine.config import EngineSettings
 from engine.engine import Engine
 from engine.events import SaeAttached, SaeDetached, SteeringUpdated
@@ -40,11 +40,11 @@ SOURCE = "source"
 class Points:
     """Counts what an action does to files, rows and the desk; at the ``number``-th it says what it is and is killed."""
 
-    def __init__(self, number: int, report: int, engine: Engine) -> None:
+    def __init__(self, number: int, report: int, engine: Engine, folder: str = "saes") -> None:
         self._number = number
         self._report = report
         self._seen = 0
-        self._root = str(engine.library.path.parent / "saes")
+        self._root = str(engine.library.path.parent / folder)
         sys.addaudithook(self._file)
         event.listen(engine.library._sessions._engine, "before_cursor_execute", self._statement)
         event.listen(engine.library._sessions._engine, "commit", self._commit)

@@ -17,6 +17,7 @@ import torch
 from engine.actions.saes import SaeActions, files
 from engine.actions.saes.errors import SaeAlreadyAttached
 from engine.actions.writing import copy_file
+from engine.actions.written import MARKER
 from engine.engine import Engine
 from engine.errors import DataDirectoryUnusable, InsufficientDisk, InsufficientMemory, InvalidParameter, MillmError
 from engine.events import SaesChanged
@@ -394,7 +395,7 @@ def test_many_imports_at_once_make_one_row(engine: Engine, saes: SaeActions, tmp
     assert [created for _, created in found].count(True) == 1
     (record,) = saes.list()
     assert record.copied and copies(engine) == ["sea--layer_1"]
-    assert not (data(engine) / "saes" / "sea--layer_1" / files.MARKER).exists()
+    assert not (data(engine) / "saes" / "sea--layer_1" / MARKER).exists()
 
 
 # --- remove ----------------------------------------------------------------------------------------------------------
@@ -449,3 +450,30 @@ def test_an_import_for_another_model_is_not_measured(
     engine = make_engine()
     record, _ = actions_on(engine).import_local(make_sae(tmp_path / "a", **how))  # type: ignore[arg-type]
     assert record.measured_l0 is None
+
+
+def test_what_a_link_beside_an_sae_leads_to_is_not_copied(engine: Engine, saes: SaeActions, tmp_path: Path) -> None:
+    folder = make_sae(tmp_path / "sea")
+    (tmp_path / "secret").write_text("not for copying")
+    (folder / "sparsity.safetensors").symlink_to(tmp_path / "secret")
+    with pytest.raises(InvalidParameter, match="outside of the folder") as caught:
+        saes.import_local(folder, copy=True)
+    assert caught.value.param == "path"
+    assert copies(engine) == [] and saes.list() == []
+
+
+def test_an_sae_in_a_snapshot_of_links_is_copied_as_files(engine: Engine, saes: SaeActions, tmp_path: Path) -> None:
+    made = make_sae(tmp_path / "made")
+    repository = tmp_path / "hub" / "models--owner--saes"
+    snapshot = repository / "snapshots" / ("a" * 40) / "layer_1"
+    snapshot.mkdir(parents=True)
+    (repository / "blobs").mkdir()
+    for number, path in enumerate(sorted(made.iterdir())):
+        shutil.copy(path, repository / "blobs" / f"{number:040x}")
+        (snapshot / path.name).symlink_to(f"../../../blobs/{number:040x}")
+    record, _ = saes.import_local(snapshot, sae_id="sea", copy=True)
+    copied = Path(record.local_path or "").parent
+    assert {path.name: path.read_bytes() for path in copied.iterdir()} == {
+        path.name: path.read_bytes() for path in made.iterdir()
+    }
+    assert not any(path.is_symlink() for path in copied.iterdir())

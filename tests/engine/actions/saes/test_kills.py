@@ -23,6 +23,8 @@ COPIED = [
     "mkdir .importing",
     "rename .importing/files",
     "open .importing/sea/.unsettled",
+    "insert state",
+    "commit",
     "rename .importing/sea",
 ]
 """What happens to files before the row is written."""
@@ -34,7 +36,18 @@ POINTS = {
     "import again": ([*COPIED, "update saes", "commit"], SETTLED),
     "delete": (
         ["open sea/.unsettled", "delete saes", "commit"],
-        ["mkdir .removed", "rename sea", "remove", "remove", "remove", "rmdir", "rmdir .removed", "done"],
+        [
+            "delete state",
+            "commit",
+            "mkdir .removed",
+            "rename sea",
+            "remove",
+            "remove",
+            "remove",
+            "rmdir",
+            "rmdir .removed",
+            "done",
+        ],
     ),
     # After a start nothing is attached, whatever was.
     "attach": (["update saes", "commit", "update models", "commit", "steering:update", "sae:attached", "done"], []),

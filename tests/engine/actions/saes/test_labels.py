@@ -171,3 +171,119 @@ def test_labels_of_another_sae_are_refused_whole(engine: Engine, saes: SaeAction
     assert engine.library.labels.count("sea") == 0
     with pytest.raises(SaeNotFound):
         saes.import_label_file("unknown", file)
+
+
+# --- as spreadsheets write them ---------------------------------------------------------------------------------------
+
+SHEET = (FeatureLabel(5, "Größe, naïve", density=0.25, max_activation=4.5), FeatureLabel(7, "ships"))
+
+
+def sheet(
+    delimiter: str = ",", decimal: str = ".", end: str = "\r\n", head: str = "feature_id", space: str = ""
+) -> str:
+    """The labels of :data:`SHEET` as a program of somebody's writes them."""
+    rows = [
+        [head, "Description", "Frac Nonzero", "maxActApprox"],
+        ["5", '"Größe, naïve"', f"0{decimal}25", f"4{decimal}5"],
+        ["7", "ships", "", ""],
+    ]
+    return end.join((delimiter + space).join(row) for row in rows) + end
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        sheet().encode(),
+        sheet(end="\n").encode("utf-8-sig"),
+        sheet(end="\r").encode(),
+        sheet(";", ",").encode("cp1252"),
+        sheet(";", ".").encode("latin-1"),
+        ("sep=;\r\n" + sheet(";", ",")).encode(),
+        sheet("\t", ",").encode("utf-16"),
+        sheet("\t").encode("utf-16-le"),
+        b"\xfe\xff" + sheet("\t").encode("utf-16-be"),
+        sheet("|").encode(),
+        sheet(space=" ").encode(),
+        sheet(head=" INDEX ").encode(),
+        sheet(head="Feature-Idx").encode(),
+        (sheet(";") + ";;;\r\n\r\n").encode(),
+        sheet().replace("\r\n5,", "\r\n5.0,").encode(),
+        ("\r\n" + sheet()).encode(),
+    ],
+)
+@pytest.mark.parametrize("sent", [False, True])
+def test_what_spreadsheets_write_is_read(tmp_path: Path, content: bytes, sent: bool) -> None:
+    (tmp_path / "a.csv").write_bytes(content)
+    found = labels.read_label_upload(content) if sent else read_labels(tmp_path / "a.csv")
+    assert found.labels == SHEET
+
+
+def test_text_of_several_lines_stays_whole(tmp_path: Path) -> None:
+    found = read_labels(write(tmp_path / "a.csv", 'index,label\r\n1,"the sea\r\nand ""ships"""\r\n2,x\r\n'))
+    assert [label.label for label in found.labels] == ['the sea\r\nand "ships"', "x"]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("Latent;Meaning\n5;x\n", r"Its columns are 'Latent', 'Meaning'\."),
+        ("", "Its columns are none"),
+        ("index,label\n3,the sea, and ships\n", "row 1 has 3 fields, and there are 2 columns"),
+        ("index,label,density\n1,x,often\n", "row 1: density is 'often'"),
+        ("index\tlabel\tdensity\n1\tx\t1,234\n", "row 1: density is '1,234'"),
+        ('index,label\n1,"' + "x" * (1 << 20) + '\n2,y"\n', "no CSV"),
+        ("index,label\n1," + "," * (5 << 20), "longer than any row of labels"),
+    ],
+)
+def test_tables_that_cannot_be_read_say_what_was_seen(tmp_path: Path, text: str, why: str) -> None:
+    with pytest.raises(InvalidParameter, match=why):
+        read_labels(write(tmp_path / "a.csv", text))
+
+
+def test_what_is_no_text_is_refused() -> None:
+    for content in (b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 4, b"index,label\n1,\x81\x8d\n", b'{"1": "\xff"}'):
+        with pytest.raises(InvalidParameter, match=r"text|zero"):
+            labels.read_label_upload(content)
+
+
+def test_many_labels_of_one_feature_are_all_kept_up_to_a_thousand() -> None:
+    rows = [{"index": 1, "label": f"name {n}"} for n in range(1002)]
+    (label,) = labels.read_label_upload(lines(*rows[:1001]).encode()).labels
+    assert (label.label, len(label.extra["others"]), label.extra["others"][-1]) == ("name 0", 1000, "name 1000")
+    with pytest.raises(InvalidParameter, match="row 1002: feature 1 has more than 1,000 labels"):
+        labels.read_label_upload(lines(*rows).encode())
+
+
+def test_a_file_is_read_row_by_row_and_no_further_than_its_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+    plain = labels._label
+
+    def noted(row: Any, where: str) -> Any:
+        seen.append(1)
+        return plain(row, where)
+
+    monkeypatch.setattr(labels, "_label", noted)
+    rows = ", ".join(f'"{n}": "x"' for n in range(1, 300_000))
+    for text in (
+        '{"a": "x", ' + rows + "}",
+        '{"labels": [{"index": -1, "label": "x"}, ' + '{"index": 1}, ' * 200_000 + "1]}",
+    ):
+        with pytest.raises(InvalidParameter, match="row 1: the feature is"):
+            labels.read_label_upload(text.encode())
+    assert len(seen) == 2
+
+
+def test_too_many_features_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(labels, "MOST_LABELS", 2)
+    with pytest.raises(InvalidParameter, match="row 3: the labels speak of more than 2 features"):
+        labels.read_label_upload(lines(*({"index": n, "label": "x"} for n in range(3))).encode())
+
+
+def test_a_label_without_end_is_refused() -> None:
+    for content, why in (
+        (lines({"index": 1, "label": "x" * 100_001}), "the label has 100,001 characters"),
+        ('{"1": "' + "x" * 5_000_000 + '"}', "not JSON: The string is too long"),
+        ("index,label\n1," + "x" * 5_000_000, "line 2 is longer than any row"),
+    ):
+        with pytest.raises(InvalidParameter, match=why):
+            labels.read_label_upload(content.encode())

@@ -38,6 +38,7 @@ def test_an_imported_circuit_as_it_travels(stage: Stage) -> None:
         "rung": 2,
         "rung_language": "causally validated (edge)",
         "rung_next_step": "run circuit-level faithfulness",
+        "only_persistence": False,
         "validated": True,
         "edge_count": 1,
         "layers": [6, 11],

@@ -58,13 +58,18 @@ def test_perplexity() -> None:
         ("0 to 1 step 0.5; 2", (0.0, 0.5, 1.0, 2.0)),
         ("0..0.5", (0.0, 0.25, 0.5)),
         ("1, 1, 1", (1.0,)),
+        ("0.5,1,1.5", (0.5, 1.0, 1.5)),
+        ("0,1,2", (0.0, 1.0, 2.0)),
     ],
 )
 def test_intensities_as_written(text: str, values: tuple[float, ...]) -> None:
     assert parse_intensities(text) == values
 
 
-@pytest.mark.parametrize("text", ["", "x", "1..0", "0..2 by 0", "0..2 by -1", "0..2 by 0.001", "1/2", "nan", "0..inf"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "x", "1..0", "0..2 by 0", "0..2 by -1", "0..2 by 0.001", "1/2", "nan", "0..inf", "0,8", "0,5 1 1,5", "0,5; 1"],
+)
 def test_intensities_that_cannot_be_read(text: str) -> None:
     with pytest.raises(InvalidParameter):
         parse_intensities(text)

@@ -351,25 +351,29 @@ def test_the_exports_say_everything(engine: Engine) -> None:
     settings = SweepSettings(("=the | sea", "a <smile>"), (0.0, 1.0), max_tokens=4, topic=frozenset({"sea", "fox"}))
     outcome = engine.sweeps.run(settings, BASE, lambda _cell: None)
     versions = {"miLLM Desktop": "0.1.0", "torch": "2.9"}
-    rows = list(csv.reader(io.StringIO(as_csv(outcome, versions))))
-    notes = [row[0] for row in rows if row[0].startswith("#")]
-    assert notes[0] == "# Dial: by hand (live)"
-    assert notes[1] == "# Model: tiny-llama"
-    assert "# SAEs: mirror @ layer 1" in notes and "# λ: plain, 1" in notes and "# Sampling: greedy" in notes
-    assert "# Topic words: fox sea" in notes and "# Strengths at λ 1, mirror @ layer 1: 3: 40, 35: -10" in notes
-    assert notes[-1] == "# Versions: miLLM Desktop 0.1.0, torch 2.9"
-    head = rows[len(notes)]
-    assert head[:5] == ["prompt", "intensity", "answer", "tokens", "finish"]
-    body = rows[len(notes) + 1 :]
-    assert [row[:2] for row in body] == [
-        ["'=the | sea", "0"],
-        ["'=the | sea", "1"],
-        ["a <smile>", "0"],
-        ["a <smile>", "1"],
+    rows = list(csv.DictReader(io.StringIO(as_csv(outcome, versions))))
+    assert [(row["prompt"], row["side"], row["intensity"]) for row in rows] == [
+        ("'=the | sea", "plain", ""),
+        ("'=the | sea", "steered", "1.0"),
+        ("a <smile>", "plain", ""),
+        ("a <smile>", "steered", "1.0"),
     ]
-    told = {(cell.prompt, cell.intensity): cell for cell in outcome.cells}
-    assert body[0][2].removeprefix("'") == told[0, 0.0].text and body[0][3] == str(told[0, 0.0].tokens)
+    for row, cell in zip(rows, sorted(outcome.cells, key=lambda each: (each.prompt, each.intensity)), strict=True):
+        assert row["answer"].removeprefix("'") == cell.text and int(row["tokens"]) == cell.tokens
+        # All digits: what is read back is the very number.
+        figures = (row["topic_share"], row["features"], row["perplexity"], row["repeated_trigrams"])
+        assert tuple(map(float, figures)) == (cell.topic, cell.features, cell.perplexity, cell.trigrams)
     page = as_markdown(outcome, versions)
     assert page.startswith("# Sweep of by hand\n\n- Dial: by hand (live)\n- Model: tiny-llama\n")
     assert "| λ | answers | topic | features | perplexity | repeats |" in page
-    assert "## =the | sea" in page and page.count("\n| 1 | ") == 3
+    for note in (
+        "- SAEs: mirror @ layer 1\n",
+        "- λ: plain, 1\n",
+        "- Sampling: greedy\n",
+        "- Topic words: fox sea\n",
+        "- Strengths at λ 1, mirror @ layer 1: 3: 40, 35: -10\n",
+        "- Length of what is added at λ 1: ",
+        "- Versions: miLLM Desktop 0.1.0, torch 2.9\n",
+    ):
+        assert note in page
+    assert "## =the | sea" in page and page.count("\n| 1 | ") == page.count("\n| plain | ") == 3

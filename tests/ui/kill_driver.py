@@ -1,0 +1,79 @@
+"""Writes an answer in a real window and kills its own process in the middle, for the test of what is left of it.
+
+python -m tests.ui.kill_driver FOLDER CHECKPOINT single|compare|again
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+from PySide6.QtCore import Qt, QTimer
+from PySide6.QtWidgets import QApplication
+
+from engine.actions.importing import import_local_model
+from engine.config import EngineSettings
+from engine.engine import Engine
+from engine.library.database import Library
+from engine.library.records import PLAIN_SIDE
+from tests.made_saes import make_sae
+from tests.ui.stage import open_stage
+from ui import theme
+from ui.chat_state import ChatOptions
+from ui.frame import CHAT
+
+
+def main() -> None:
+    folder, how = Path(sys.argv[1]), sys.argv[3]
+    app = QApplication([])
+    theme.install(app, Qt.ColorScheme.Light)
+    library = Library.open(folder / "millm.db")
+    engine = Engine(EngineSettings(DTYPE="float32", CPU_THREADS=1), library)
+    engine.start()
+    model = import_local_model(library, engine.events, Path(sys.argv[2]))
+    engine.loader.load(model.id).result(120)
+    engine.saes.import_local(make_sae(folder / "made", layer=1), sae_id="made")
+    engine.saes.attach("made")
+    engine.saes.set_steering(3, 4.0)
+    stage = open_stage(engine, folder)
+    stage.window.show_page(CHAT)
+    session = stage.window.chat.session
+    session._keeping.setInterval(20)
+    long = ChatOptions(temperature=0.0)
+    if how == "again":
+        session.send("never stop", ChatOptions(temperature=0.0, max_tokens=4), model.name)
+        session.state_changed.connect(lambda: begin_again() if not session.busy else None)
+    else:
+        session.send("never stop", long, model.name, compare=how == "compare")
+
+    def begin_again() -> None:
+        session.state_changed.disconnect()
+        print(session.messages[1].content, flush=True)
+        QTimer.singleShot(0, lambda: session.regenerate(long, model.name))
+
+    first: list[str] = []
+
+    def look() -> None:
+        """Once the answer was kept a second time, longer than the first, there is no more to wait for."""
+        rows = library.conversations.list()
+        record = library.conversations.get(rows[0].id) if rows else None
+        if record is None or len(record.messages) < 2 or record.messages[1].details.get("finish_reason") == "length":
+            return
+        message = record.messages[1]
+        beside = message.details.get(PLAIN_SIDE)
+        if not message.content or (how == "compare" and not (isinstance(beside, dict) and beside["content"])):
+            return
+        first.append(message.content)
+        if len(message.content) > len(first[0]):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    timer = QTimer()
+    timer.timeout.connect(look)
+    timer.start(5)
+    app.exec()
+
+
+if __name__ == "__main__":
+    main()
