@@ -6,7 +6,7 @@ Evidence is said with the phrases of its rung and with numbers, and with nothing
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 from engine.actions.steering.looking import CircuitView, WantedSae
 from engine.documents.binding import Verdict
@@ -173,7 +173,7 @@ def _counts(evidence: Mapping[str, Any]) -> list[str]:
     if _is_number(prompts):
         told.append(counted(prompts, "prompt"))
     if _is_number(controls):
-        most = f", the largest {strength(float(largest))}" if _is_number(largest) else ""  # type: ignore[arg-type]
+        most = f", the largest {strength(float(largest))}" if _is_number(largest) else ""
         told.append(f"{counted(controls, 'control')}{most}")
     direct = evidence.get("direct_path_share")
     if _is_number(direct):
@@ -266,7 +266,7 @@ def _mapping(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _is_number(value: object) -> bool:
+def _is_number(value: object) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
