@@ -22,6 +22,7 @@ from ui.widgets.basics import Button, CopyButton, Dot, ElidedLabel, IconButton, 
 from ui.widgets.free_place import KEEP_CLEAR
 from ui.widgets.passing_word import PassingWord
 from ui.widgets.switch import Switch
+from ui.words import counted
 
 BAR_HEIGHT = 54
 STRIP = 3
@@ -209,7 +210,8 @@ class TopBar(Surface):
         """Name the attached SAEs and what steers; the switch works where something is set."""
         number = len(now.state.attachments)
         # Words are not cut in their middle; the name of the one SAE is, its layer stands at the end.
-        self.saes.value.set_text(attached_words(now), f"{number} SAEs" if number > 1 else "" if number else "none")
+        shorter = counted(number, "SAE") if number > 1 else "" if number else "none"
+        self.saes.value.set_text(attached_words(now), shorter)
         self._places = "\n".join(place_words(place_of(each)) for each in now.state.attachments)
         self.saes.dot.set_tone("good" if now.state.attachments else "quiet")
         self.steering.value.set_text(live_words(now))
