@@ -169,8 +169,8 @@ class DemoFacts:
 
     Attributes:
         model: Name of its model. attach_set: name of its saved set of SAEs.
-        cluster: Name of the cluster that shows the dial, ``intensity`` where it works best by the pack's measurement,
-            ``prompt`` a question it was measured with.
+        cluster: Name of the cluster that shows the dial, ``topic`` what it leans to, ``intensity`` where it works best
+            by the pack's measurement, ``prompt`` a question it was measured with.
         repetition_penalty: The mildest under which its answers do not repeat themselves.
         report: The Markdown file with what was measured, its plots beside it.
         bundled: The model's file came with the program, so that nothing has to be fetched.
@@ -182,6 +182,7 @@ class DemoFacts:
     cluster: str
     intensity: float
     prompt: str
+    topic: str = ""
     repetition_penalty: float = 1.0
     report: Path | None = None
     bundled: bool = False

@@ -9,7 +9,8 @@ from app.demo.fetch import wheel_is_here
 from app.demo.index import STATE_KEY, is_older, pack_folder, read_index
 from ui.services import DemoFacts
 
-SHOWN = "clusters/sea.cluster.json"
+SHOWN = "clusters/food.cluster.json"
+"""The cluster of the first steps: of those in the pack the one whose topic shows most clearly while fluent."""
 REPORT = "REPORT.md"
 PROMPT = "Describe a place you like."
 """One of the questions of the sweep in which the dial was measured; it leans to no topic."""
@@ -30,6 +31,7 @@ def demo_facts(pack: Path | None = None) -> DemoFacts | None:
             model=str(index["model"]),
             attach_set=str(index["attach_set"]),
             cluster=str(cluster["name"]),
+            topic=str(cluster["display_token"]),
             intensity=float(calibration["sweet_spot"]),
             prompt=PROMPT,
             repetition_penalty=REPETITION_PENALTY,

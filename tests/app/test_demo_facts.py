@@ -11,7 +11,8 @@ def test_the_facts_are_the_packs() -> None:
     facts = demo_facts()
     assert facts is not None
     assert (facts.model, facts.attach_set) == ("SmolLM2-135M-Instruct", "Demo: layers 10, 15 and 20")
-    assert (facts.cluster, facts.intensity) == ("Demo: sea, ships and sailing", 1.0)
+    assert (facts.cluster, facts.intensity) == ("Demo: food and cooking", 1.25)
+    assert facts.topic == "food"
     assert facts.prompt == "Describe a place you like."
     assert facts.report is not None and facts.report.name == "REPORT.md"
 

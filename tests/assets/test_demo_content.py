@@ -96,9 +96,9 @@ def test_an_older_pack_is_upgraded_and_a_persons_own_stays(engine: Engine, tmp_p
     engine.saes.save_set("my set", [(ids[2], 20)])
     hashes = {each.id: each.files_sha256 for each in engine.saes.list()}
     found = content_of(engine.library.path)
-    assert (found.standing, found.version, found.here) == (Standing.OLDER, "2", "4")
+    assert (found.standing, found.version, found.here) == (Standing.OLDER, "2", "5")
     assert found.in_words == (
-        "but its demo pack is older (version 2, this program has version 4); to upgrade: demo install"
+        "but its demo pack is older (version 2, this program has version 5); to upgrade: demo install"
     )
     assert install_content(engine)
     rows = _rows(engine)
@@ -141,14 +141,14 @@ def test_what_a_library_remembers_is_told_apart() -> None:
     digest = digest_of(pack_folder())
     for remembered, standing in (
         (None, Standing.MISSING),
-        ({"digest": "", "version": "4"}, Standing.UNFINISHED),
+        ({"digest": "", "version": "5"}, Standing.UNFINISHED),
         ({"digest": "0"}, Standing.OLDER),
         ({"digest": "0", "version": "2"}, Standing.OLDER),
         ({"digest": "0", "version": "3"}, Standing.OLDER),
-        ({"digest": "0", "version": "4"}, Standing.OTHER),
         ({"digest": "0", "version": "5"}, Standing.OTHER),
+        ({"digest": "0", "version": "6"}, Standing.OTHER),
         ({"digest": "0", "version": "x"}, Standing.OTHER),
-        ({"digest": digest, "version": "4"}, Standing.CURRENT),
+        ({"digest": digest, "version": "5"}, Standing.CURRENT),
         ({"digest": digest}, Standing.CURRENT),
     ):
         content = compare(remembered, pack_folder())

@@ -126,14 +126,13 @@ def test_a_point_of_the_sweep(model: Model, saes: dict[int, Sae], sample: Any) -
         top_p=part["sampling"]["top_p"],
         places=(part["batch_rows"], [*part["plain_rows"], *part["steered_rows"]]),
     )
-    before = model.ids(question["prompt"] + "\n")
-    rows = [[*before, *each.ids] for each in written]
+    rows = [[*ids, *each.ids] for each in written]
     reader = Reader()
     logits, _ = model.logits(rows, PassWork(observers={int(layer): (reader,)}))
-    losses = row_losses(logits, rows, [len(before)] * 6)
+    losses = row_losses(logits, rows, [len(ids)] * 6)
     agreed = 0
     for number, (text, recorded) in enumerate(zip(written, question["plain"] + question["steered"], strict=True)):
-        stream = reader.seen[int(layer)][number, len(before) : len(rows[number])]
+        stream = reader.seen[int(layer)][number, len(ids) : len(rows[number])]
         own = sae.encode_features(stream, [int(index) for index in strengths]).mean(dim=0).sum()
         agreed += (
             len(text.ids) == recorded["tokens"]

@@ -57,7 +57,7 @@ def test_the_pack_is_small() -> None:
 
 def test_the_index_names_what_is_there() -> None:
     index = _json(PACK / "pack.json")
-    assert index["version"] == "3"
+    assert index["version"] == "5"
     assert [each["layer"] for each in index["saes"]] == list(LAYERS)
     for each in index["saes"]:
         assert (PACK / each["path"] / "cfg.json").is_file()
@@ -242,14 +242,21 @@ def test_the_documentation_names_the_packs_figures() -> None:
     """Where a page says what the demo pack did, it is what the documents say."""
     docs = PACK.parents[1] / "docs"
     steering = " ".join((docs / "steering.md").read_text(encoding="utf-8").split())
-    sea = {point["intensity"]: point for point in _manifest(PACK / "clusters/sea.cluster.json")["sweep"]["curve"]}
-    plain, sweet = sea[0.0], sea[1.0]
+    food = {point["intensity"]: point for point in _manifest(PACK / "clusters/food.cluster.json")["sweep"]["curve"]}
+    plain, sweet = food[0.0], food[1.25]
     assert (
-        f"the share of sea words goes from {100 * plain['words']:.1f} % to {100 * sweet['words']:.1f} % at λ = 1, "
+        f"the share of food words goes from {100 * plain['words']:.1f} % to {100 * sweet['words']:.1f} % at λ = 1.25, "
         f"the perplexity from {plain['perplexity']:.1f} to {sweet['perplexity']:.1f}."
     ) in steering
     assert "norms are 141, 173 and 240 at layers 10, 15 and 20" in steering
-    assert "(here 80 %, 80 % and 79 %)" in steering
+    assert "here 80 %, 80 % and 79 % on held-out texts" in steering
+    fresh = _json(PACK / "fresh.json")["layers"]
+    told = {
+        kind: [round(100 * fresh[str(layer)][kind]["variance_explained"]) for layer in (10, 15, 20)]
+        for kind in ("news", "chats")
+    }
+    assert told == {"news": [75, 72, 71], "chats": [79, 76, 74]}
+    assert "75 %, 72 % and 71 % on news, 79 %, 76 % and 74 % on answers to other questions" in steering
     assert "Of the demo pack's five circuits four reached rung 2 and none rung 3" in steering
     for path in _documents("circuit"):
         if (manifest := _manifest(path))["rung"] >= 2:

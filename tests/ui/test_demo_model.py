@@ -56,11 +56,11 @@ def test_a_newcomer_loads_the_demo_and_gets_an_answer(
 def test_turning_the_demo_dial_from_nothing_to_its_default_brings_the_topic(
     qtbot: QtBot, make_engine: EngineMaker, make_stage: StageMaker, demo_checkpoint: Path
 ) -> None:
-    manifest = json.loads((ROOT / "assets/demo/clusters/sea.cluster.manifest.json").read_text(encoding="utf-8"))
+    manifest = json.loads((ROOT / "assets/demo/clusters/food.cluster.manifest.json").read_text(encoding="utf-8"))
     curve = {point["intensity"]: point["words"] for point in manifest["sweep"]["curve"]}
     # The least rise by which the pack's own sweep says that an effect begins: 1.5 points of the words.
-    assert curve[1.0] - curve[0.0] > 0.015
-    sea = next(topic for topic in TOPICS if topic.name == "sea")
+    assert curve[1.25] - curve[0.0] > 0.015
+    food = next(topic for topic in TOPICS if topic.name == "food")
     engine = make_engine(folder=demo_checkpoint, load=False)
     (record,) = engine.shelf.list()
     engine.library.models.update(record.id, source=ModelSource.DEMO)
@@ -74,13 +74,13 @@ def test_turning_the_demo_dial_from_nothing_to_its_default_brings_the_topic(
     until(qtbot, lambda: steps.dial.button.isEnabled() and steps.attach.done)
     steps.dial.button.click()
     until(qtbot, lambda: engine.desk.state.profile is not None and not chat.dial.busy)
-    assert chat.strip.dial.value() == manifest["calibration"]["sweet_spot"] == 1.0
+    assert chat.strip.dial.value() == manifest["calibration"]["sweet_spot"] == 1.25
     chat.settings.temperature.setValue(0.0)
     chat.settings.length.setValue(manifest["sweep"]["tokens_a_sample"])
     question = chat.composer.draft()
     assert question in manifest["sweep"]["prompts"]
     shares = {}
-    for intensity in (0.0, 1.0):
+    for intensity in (0.0, 1.25):
         chat.strip.dial.settled.emit(intensity)
         until(qtbot, lambda: not chat.dial.busy and engine.desk.state.profile.intensity == intensity)  # type: ignore[union-attr]  # noqa: B023
         chat.new_chat()
@@ -88,7 +88,7 @@ def test_turning_the_demo_dial_from_nothing_to_its_default_brings_the_topic(
         until(qtbot, lambda: not chat.busy)
         message = chat.session.messages[1]
         assert message.plain is not None
-        shares[intensity] = sea.share(message.content)
+        shares[intensity] = food.share(message.content)
         assert (message.content == message.plain.content) is (intensity == 0.0)
-        assert sea.share(message.plain.content) == shares[0.0]
-    assert shares[1.0] - shares[0.0] > 0.015
+        assert food.share(message.plain.content) == shares[0.0]
+    assert shares[1.25] - shares[0.0] > 0.015

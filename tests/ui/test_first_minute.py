@@ -53,7 +53,7 @@ class Installation:
         engine.saes.import_local(make_sae(self._made, layer=1), sae_id="made-sae")
         engine.saes.save_set(SET, [("made-sae", 1)])
         place = {"mistudio_sae_id": "made-sae", "layer": 1, "n_features": 64}
-        engine.clusters.import_document(raw(cluster("Demo: sea, ships and sailing", member(3, 8.0), sae=place)))
+        engine.clusters.import_document(raw(cluster("Demo: food and cooking", member(3, 8.0), sae=place)))
         engine.events.publish(ModelsChanged())
 
 
@@ -100,7 +100,7 @@ def test_two_clicks_and_enter(start: Start, qtbot: QtBot) -> None:
     answer = chat.session.messages[1]
     assert answer.plain is not None
     steered, plain = (side.details["steering"] for side in (answer, answer.plain))
-    assert steered["items"][0]["name"] == "Demo: sea, ships and sailing"  # type: ignore[index]
+    assert steered["items"][0]["name"] == "Demo: food and cooking"  # type: ignore[index]
     assert steered["items"][0]["strengths"] == {"3": 8.0}  # type: ignore[index]
     assert plain["text"] == "none"  # type: ignore[index]
 

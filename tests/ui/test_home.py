@@ -14,7 +14,7 @@ from PySide6.QtGui import QGuiApplication, QImage, QTextDocument
 from PySide6.QtWidgets import QFileDialog
 from pytestqt.qtbot import QtBot
 
-from app.demo.index import STATE_KEY
+from app.demo.index import STATE_KEY, pack_folder, read_index
 from engine.engine import Engine
 from engine.errors import DownloadFailed
 from engine.events import Event, ModelLoadProgress, ModelsChanged
@@ -302,7 +302,7 @@ def test_the_first_steps_lead_from_a_model_to_the_dial(
     engine.saes.import_local(make_sae(tmp_path / "made", layer=1), sae_id="made-sae")
     engine.saes.save_set("Demo: layers 10, 15 and 20", [("made-sae", 1)])
     place = {"mistudio_sae_id": "made-sae", "layer": 1, "n_features": 64}
-    document = cluster("Demo: sea, ships and sailing", member(3, 8.0), sae=place)
+    document = cluster("Demo: food and cooking", member(3, 8.0), sae=place)
     engine.clusters.import_document(raw(document))
     stage = make_stage(engine)
     steps, chat = stage.window.home.steps, stage.window.chat
@@ -318,7 +318,7 @@ def test_the_first_steps_lead_from_a_model_to_the_dial(
     steps.dial.button.click()
     assert stage.window.open_page == CHAT
     until(qtbot, lambda: engine.desk.state.profile is not None and not chat.dial.busy)
-    assert engine.desk.state.profile.intensity == 1.0  # type: ignore[union-attr]
+    assert engine.desk.state.profile.intensity == 1.25  # type: ignore[union-attr]
     assert chat.comparing and chat.composer.draft() == "Describe a place you like."
     chat.settings.length.setValue(4)
     qtbot.keyClick(chat.composer.field, Qt.Key.Key_Return)
@@ -357,7 +357,7 @@ def test_an_older_demo_pack_offers_its_update(
     engine.library.state.set(STATE_KEY, {"digest": "0", "version": "2"})
 
     def install(_progress: Progress) -> None:
-        engine.library.state.set(STATE_KEY, {"digest": "1", "version": "3"})
+        engine.library.state.set(STATE_KEY, {"digest": "1", "version": read_index(pack_folder())["version"]})
 
     stage = make_stage(engine, install_demo=install)
     attach = stage.window.home.steps.attach

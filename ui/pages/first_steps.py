@@ -272,8 +272,8 @@ class FirstStepsGuide(QObject):
             words = "An SAE that was trained on this model, so that single features of it can be steered."
             card.attach.show_step(words, "Choose SAEs", able=resident is not None)
         done = standing is not None and standing.compared
-        sea = self._fits_demo and standing is not None and standing.cluster is not None
-        where = " towards the sea" if sea else ""
+        shown = self._fits_demo and standing is not None and standing.cluster is not None
+        where = f" towards {self._facts.topic}" if shown and self._facts is not None else ""
         words = f"Two answers side by side, one plain, one steered{where}. Move λ while they are written."
         card.dial.show_step(words, "Compare in Chat", done=done, able=bool(attached), first=bool(attached) and not done)
 

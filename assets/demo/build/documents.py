@@ -15,7 +15,7 @@ from assets.demo.build import edges as edge_stage
 from assets.demo.build import faithfulness as faithfulness_stage
 from assets.demo.build import sweep as sweep_stage
 from assets.demo.build.settings import MODEL_ID, MODEL_NAME, Build, from_arguments
-from assets.demo.build.shared import load_saes, read_json, read_labels, write_json
+from assets.demo.build.shared import load_saes, manifest_path, read_json, read_labels, write_json
 from assets.demo.build.subjects import TOTAL, Subject, circuits, load
 from assets.demo.build.topics import BY_NAME, SWEEP_PROMPTS
 from engine.documents.circuit import read_circuit
@@ -25,7 +25,7 @@ from engine.documents.profile import profile_document, read_profile
 from engine.saes.sae import Sae
 from engine.steering.push import Push, length_of
 
-VERSION = "4"
+VERSION = "5"
 FORMULA = "equal-share-of-median-norm@1"
 ATTACH_SET = "Demo: layers 10, 15 and 20"
 MOST = {"cluster": 6, "profile": 4, "circuit": 5}
@@ -52,7 +52,7 @@ def run(build: Build) -> dict[str, Any]:
         write_json(folder / f"{name}.manifest.json", manifest)
         written[f"{subject.kind}s"].append(f"{subject.kind}s/{name}.json")
     for kind in makers:
-        _sweep_folder(build.pack / f"{kind}s", {build.pack / each for each in written[f"{kind}s"]})
+        keep_only(build.pack / f"{kind}s", {build.pack / each for each in written[f"{kind}s"]})
     index = {
         "version": VERSION,
         "model": MODEL_NAME,
@@ -80,9 +80,9 @@ def _undated(value: Any) -> Any:
     return [_undated(each) for each in value] if isinstance(value, list) else value
 
 
-def _sweep_folder(folder: Path, documents: set[Path]) -> None:
+def keep_only(folder: Path, documents: set[Path]) -> None:
     """Delete what an earlier build wrote and this one did not."""
-    keep = documents | {path.with_name(path.name.removesuffix(".json") + ".manifest.json") for path in documents}
+    keep = documents | {manifest_path(path) for path in documents}
     for path in folder.glob("*.json"):
         if path not in keep:
             path.unlink()
@@ -221,7 +221,7 @@ def _cluster(
             "intensity": calibration["sweet_spot"],
             "intensity_range": [calibration["onset"], calibration["cliff"]],
         },
-        "calibration": _calibration(calibration, curve, f"{subject.topic}.cluster.manifest.json"),
+        "calibration": calibration_of(calibration, curve, f"{subject.topic}.cluster.manifest.json"),
         "provenance": context.provenance,
     }
     read_cluster(document)
@@ -248,7 +248,7 @@ def _profile(
     return document, _sweep_manifest(context, subject, calibration, curve)
 
 
-def _calibration(calibration: dict[str, Any], curve: list[dict[str, float]], manifest: str) -> dict[str, Any]:
+def calibration_of(calibration: dict[str, Any], curve: list[dict[str, float]], manifest: str) -> dict[str, Any]:
     """The marks on the dial, as a document carries them; the figures behind them are in ``manifest``."""
     return {
         "onset": calibration["onset"],
@@ -302,7 +302,7 @@ def _circuit(
             "intensity": calibration["sweet_spot"],
             "intensity_range": [calibration["onset"], calibration["cliff"]],
         },
-        "calibration": _calibration(calibration, curve, manifest),
+        "calibration": calibration_of(calibration, curve, manifest),
         "discovery": {
             "mode": "seeded",
             "granularity": "feature",

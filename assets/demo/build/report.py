@@ -7,10 +7,10 @@ from typing import Any
 
 from assets.demo.build import edges as edge_stage
 from assets.demo.build import faithfulness as faithfulness_stage
-from assets.demo.build import plots, sample, sweep
+from assets.demo.build import fresh, plots, sample, sweep
 from assets.demo.build.documents import documents_of
 from assets.demo.build.settings import MODEL_NAME, Build, from_arguments
-from assets.demo.build.shared import read_json, read_labels
+from assets.demo.build.shared import manifest_of, read_json, read_labels
 from assets.demo.build.subjects import FIRST
 from engine.documents.circuit import read_circuit
 from engine.documents.evidence import evidence_words
@@ -29,6 +29,7 @@ def run(build: Build) -> Path:
     sections = [
         _head(build, quality),
         _saes(build, quality),
+        _fresh(build),
         _labels(build),
         _steering(build, curves),
         _edges(build, edges),
@@ -104,6 +105,42 @@ def _saes(build: Build, quality: dict[str, Any]) -> str:
     return "\n".join(rows)
 
 
+def _fresh(build: Build) -> str:
+    """The SAEs on texts from none of their sources, where they were measured."""
+    path = build.pack / fresh.NAME
+    if not path.exists():
+        return ""
+    found = read_json(path)
+    rows = [
+        "### On other texts",
+        "",
+        "The held-out texts above are of the training texts' own kinds. On texts from none of their sources less is explained:",
+        "",
+        "| layer | news | chats |",
+        "|---|---|---|",
+    ]
+    for layer, kinds in found["layers"].items():
+        rows.append(
+            f"| {layer} | "
+            + " | ".join(f"{kinds[kind]['variance_explained']:.3f}" for kind in ("news", "chats"))
+            + " |"
+        )
+    rows += ["", f"News: {found['news']}. Chats: {found['chats']}.", ""]
+    return "\n".join(rows)
+
+
+def rewrite(build: Build, curves: dict[str, list[dict[str, float]]]) -> None:
+    """Put what the sweep and the fresh texts gave into the report that is there; the rest stays as it is."""
+    target = build.pack / "REPORT.md"
+    text = target.read_text(encoding="utf-8")
+    head, _, rest = text.partition("\n## Labels")
+    labels, _, rest = rest.partition("\n## Steering")
+    _, _, edges = rest.partition("\n## Edges")
+    saes = head.partition("\n### On other texts")[0].rstrip("\n") + "\n"
+    sections = [saes, _fresh(build), f"## Labels{labels}", _steering(build, curves), f"## Edges{edges}"]
+    target.write_text("\n".join(each for each in sections if each), encoding="utf-8")
+
+
 def _number(value: float | None) -> str:
     return "–" if value is None else f"{value:.3f}"
 
@@ -127,7 +164,7 @@ def _labels(build: Build) -> str:
 
 def _steering(build: Build, curves: dict[str, list[dict[str, float]]]) -> str:
     used = [
-        f"{kind} {read_json(path.with_name(path.name[:-5] + '.manifest.json'))['topic']}"
+        f"{kind} {manifest_of(path)['topic']}"
         for kind in ("cluster", "profile", "circuit")
         for path in documents_of(build.pack, kind)
     ]
@@ -153,7 +190,7 @@ def _steering(build: Build, curves: dict[str, list[dict[str, float]]]) -> str:
         "",
         f"Each point is {sweep.PROMPTS * sweep.SAMPLES} answers of up to {sweep.TOKENS} tokens to questions that lean to no topic: "
         "a coarse measure. Topic words are counted by a list; own features are read on the *unsteered* model's reading of the "
-        "finished text, and so is the perplexity.",
+        "finished text, after the whole prompt it was written to, and so is the perplexity.",
         "",
         f"Fluent is a perplexity of at most {sweep.FLUENT_PERPLEXITY:g} times the unsteered one's; the cliff is {sweep.BROKEN_PERPLEXITY:g} times. The "
         "latter was lowered from 4 after a first, smaller sweep of earlier SAEs had been seen; it stood when these were swept.",

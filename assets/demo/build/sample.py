@@ -26,6 +26,7 @@ from assets.demo.build.shared import (
     fingerprint,
     is_made_from,
     load_saes,
+    manifest_of,
     note_made_from,
     read_json,
     sae_files,
@@ -55,6 +56,16 @@ def run(build: Build) -> Path:
     write_json(target, {key: value for key, value in found.items() if value is not None})
     note_made_from(build, "sample", mark)
     return target
+
+
+def rewrite_sweep(build: Build) -> None:
+    """Put the sweep's part anew into the sample that is there."""
+    target = build.pack / NAME
+    found = read_json(target)
+    swept = _sweep(build)
+    if swept is not None:
+        found["sweep"] = swept
+    write_json(target, found)
 
 
 def _chats(build: Build) -> dict[str, Any] | None:
@@ -116,7 +127,7 @@ def _edge(build: Build) -> dict[str, Any] | None:
     bench: Bench | None = None
     for name in read_json(build.pack / "pack.json")["circuits"]:
         path = build.pack / name
-        manifest = read_json(path.with_name(path.name.removesuffix(".json") + ".manifest.json"))
+        manifest = manifest_of(path)
         if manifest["rung"] < 2:
             continue
         bench = bench or Bench(build)

@@ -97,9 +97,14 @@ def read_json(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
+def manifest_path(document: Path) -> Path:
+    """Where the figures behind a document of the pack stand."""
+    return document.with_name(document.name.removesuffix(".json") + ".manifest.json")
+
+
 def manifest_of(document: Path) -> Any:
     """The figures behind a document of the pack."""
-    return read_json(document.with_name(document.name.removesuffix(".json") + ".manifest.json"))
+    return read_json(manifest_path(document))
 
 
 def encode_sparse(sae: Sae, x: Tensor) -> tuple[Tensor, Tensor]:
