@@ -10,6 +10,7 @@ import contextlib
 import faulthandler
 import json
 import os
+import signal
 import sys
 from collections.abc import Mapping
 from multiprocessing.connection import Connection
@@ -26,23 +27,20 @@ def serve(pipe: Connection) -> None:
     """Say that it is ready, then answer jobs until the pipe closes."""
     from engine.models.templates import sandbox  # its imports are done before the first job
 
+    # Ctrl+C in a terminal reaches every process of it; the program ends this one.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     _bound_memory()
-    pipe.send_bytes(b"ready")
-    with open(os.devnull, "w") as nowhere:
+    # The pipe closes, or breaks, when the program has ended: that is the end of this one, too.
+    with open(os.devnull, "w") as nowhere, contextlib.suppress(EOFError, OSError):
+        pipe.send_bytes(b"ready")
         while True:
-            try:
-                job = json.loads(pipe.recv_bytes())
-            except EOFError:
-                return
+            job = json.loads(pipe.recv_bytes())
             faulthandler.dump_traceback_later(WATCH_S, exit=True, file=nowhere)
             answer, text = _done(sandbox, job)
             faulthandler.cancel_dump_traceback_later()
-            try:
-                pipe.send_bytes(json.dumps(answer).encode())
-                if text is not None:
-                    pipe.send_bytes(text)
-            except OSError:
-                return
+            pipe.send_bytes(json.dumps(answer).encode())
+            if text is not None:
+                pipe.send_bytes(text)
 
 
 def _done(sandbox: Any, job: Mapping[str, Any]) -> tuple[dict[str, Any], bytes | None]:
