@@ -122,7 +122,7 @@ class Tour(QObject):
                 "cluster or circuit found useful. The marks say where an effect begins, where it is best, and where "
                 "the text breaks. Move it while an answer is written: the next word follows.",
                 self._enter_chat,
-                lambda: window.chat.strip.dial,
+                lambda: window.chat.strip,
             ),
             TourStep(
                 "Compare",

@@ -20,8 +20,8 @@ from ui.steering_words import features, parse_features, report_words, scale_word
         ("5 : −4", {5: -4.0}),
         ("0:0", {0: 0.0}),
         ("1:2,3:4", {1: 2.0, 3: 4.0}),
-        ("1:2.5,3", {1: 2.5, 3: 1.0}),
-        ("1,2", {1: 1.0, 2: 1.0}),
+        ("1:2.5,3", {1: 2.5, 3: None}),
+        ("1,2", {1: None, 2: None}),
     ],
 )
 def test_features_are_read(text: str, found: dict[int, float | None]) -> None:

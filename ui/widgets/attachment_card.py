@@ -13,6 +13,7 @@ from engine.library.records import FeatureLabel
 from engine.steering.live import Entry, Place
 from engine.steering.push import UNMEASURED_END, UNMEASURED_STRENGTH
 from ui import theme
+from ui.plain_text import as_letters
 from ui.steering_words import PUSH_TIP, features, parse_features, place_words
 from ui.widgets.basics import Button, Card, ElidedLabel, Notice, column, label, line
 from ui.widgets.feature_row import FeatureRow
@@ -219,7 +220,7 @@ class AttachmentCard(Card):
             beside = "" if self._typical is None else f", {self._added / self._typical:.2g} × typical norm"
             parts.append(f"adds {self._added:.3g} in all{beside}")
         self.state.setText(" · ".join(part for part in parts if part))
-        self.state.setToolTip("" if self._added is None else PUSH_TIP)
+        self.state.setToolTip(as_letters("" if self._added is None else PUSH_TIP))
 
     def _make_row(self, index: int) -> FeatureRow:
         row = FeatureRow(index)

@@ -18,6 +18,7 @@ from ui.cluster_words import (
     cluster_warnings,
     dial_words,
 )
+from ui.plain_text import as_letters
 from ui.steering_words import PUSH_TIP, push_words
 from ui.widgets.basics import Button, Card, column, label, line, pill, rule
 from ui.widgets.flow import Flow
@@ -86,7 +87,7 @@ def show_push(line_of: QLabel, pushes: Sequence[Push], intensity: float) -> None
     """How long what is added is, in a line of small print; none where it is not known."""
     words = push_words(pushes, intensity)
     line_of.setText(words)
-    line_of.setToolTip(PUSH_TIP)
+    line_of.setToolTip(as_letters(PUSH_TIP))
     line_of.setVisible(bool(words))
 
 

@@ -62,7 +62,7 @@ class CentredSlider(Slider):
         self.setRange(round(-end * self._steps), round(end * self._steps))
         self.setSingleStep(max(1, self._steps // 2 if end >= SHORT else round(end * self._steps / 40)))
         self.setPageStep(max(1, round(end * self._steps / 8)))
-        self.setToolTip(f"Ends at ±{end:g}; a larger strength can be typed")
+        self.setToolTip(as_letters(f"Ends at ±{end:g}; a larger strength can be typed"))
         self.show_strength(value)
 
     def paintEvent(self, event: QPaintEvent) -> None:

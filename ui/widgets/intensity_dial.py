@@ -291,7 +291,7 @@ class IntensityDial(QWidget):
         if self._home is not None:
             where = "the sweet spot" if self._home.word == SWEET_SPOT else "the document's own"
             words = f"{BACK} to {where}, λ {strength(self._home.value)}"
-            self.home.setToolTip(words)
+            self.home.setToolTip(as_letters(words))
             self.home.setAccessibleName(words)
         self._show_home()
         self.track.update()

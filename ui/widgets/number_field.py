@@ -8,6 +8,7 @@ from PySide6.QtWidgets import QAbstractSpinBox, QDoubleSpinBox, QSpinBox, QToolT
 
 from engine.errors import InvalidParameter
 from ui.numbers import is_begun, read_number
+from ui.plain_text import as_letters
 from ui.widgets.steady import NumberBox, WholeBox
 
 _State = QValidator.State
@@ -78,7 +79,7 @@ class _ReadsNumbers:
         words, self._refused = self._refused, ""
         if words:
             assert isinstance(self, WholeField | DecimalField)
-            QToolTip.showText(self.mapToGlobal(QPoint(0, self.height())), words, self)
+            QToolTip.showText(self.mapToGlobal(QPoint(0, self.height())), as_letters(words), self)
             self.refused.emit(words)
 
 

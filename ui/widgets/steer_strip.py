@@ -182,7 +182,7 @@ class SteerStrip(QFrame):
         """Say why something cannot steer, with a button that attaches what it needs."""
         # The words need the room more than the set's name does.
         button = Button("Attach its SAEs", on_click=lambda: self._attach(name))
-        button.setToolTip(f"Attaches “{name}”")
+        button.setToolTip(as_letters(f"Attaches “{name}”"))
         self.notice.show_words(words, "warn", button)
         return button
 
