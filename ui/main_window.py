@@ -350,11 +350,9 @@ class MainWindow(QMainWindow):
 
     def _save_geometry(self) -> None:
         packed = base64.b64encode(self.saveGeometry().data()).decode("ascii")
-        try:
-            self._engine.library.state.set(GEOMETRY_KEY, packed)
-        except Exception as error:
-            # A full disk must not keep the window from closing.
-            self._bridge.failed.emit(error)
+        state = self._engine.library.state
+        # A full or slow disk must not keep the window from closing; the quitter closes the library after the bridge.
+        self._bridge.run_in_background(lambda: state.set(GEOMETRY_KEY, packed), owner=self)
 
     def _restore_geometry(self) -> None:
         kept = self._engine.library.state.get(GEOMETRY_KEY)

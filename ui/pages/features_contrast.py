@@ -368,7 +368,7 @@ class ContrastTab(QWidget):
         self.setLayout(inside)
 
     def minimumSizeHint(self) -> QSize:
-        """Narrower than side by side: a tab that is not in front is not told its width, and would hold the page open."""
+        """Narrower than side by side: a tab that is not in front does not know its width, and held the page open."""
         return QSize(LEAST_WIDTH, super().minimumSizeHint().height())
 
     def resizeEvent(self, event: QResizeEvent) -> None:

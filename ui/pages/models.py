@@ -240,19 +240,22 @@ class ModelsPage(ShelfPage):
 
     def ask_memory(self, model_id: int) -> None:
         """Say what a load of that model would take."""
-        record = self._engine.shelf.get(model_id)
-        settings, resident = self._engine.settings, self._engine.shelf.resident
+        view = next((each for each in self.views if each.id == model_id), None)
+        if view is None:
+            return
+        shelf, settings, name = self._engine.shelf, self._engine.settings, view.name
+        resident = shelf.resident
         freed = resident.info.memory_bytes if resident is not None else 0
-        self.memory.show_asking(record.name)
+        self.memory.show_asking(name)
 
         def task() -> tuple[list[tuple[str, str]], bool]:
             from engine.models.estimate import estimate
 
-            found = estimate(record, settings, freed=freed)
+            found = estimate(shelf.get(model_id), settings, freed=freed)
             return words.estimate_rows(found), found.fits
 
         def done(outcome: tuple[list[tuple[str, str]], bool]) -> None:
-            if self.memory.asked_name.text() == record.name:
+            if self.memory.asked_name.text() == name:
                 self.memory.show_estimate(outcome[0], fits=outcome[1])
 
         self._bridge.run_in_background(
