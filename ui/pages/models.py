@@ -394,7 +394,9 @@ class ModelsPage(ShelfPage):
             self.add.show_hub_error(describe_error(error))
             ended()
 
-        self._bridge.run_in_background(lambda: self._engine.hub.fetch_pair(pair.key), begun, failed, owner=self)
+        self._bridge.run_once(
+            ("fetch pair", pair.key), lambda: self._engine.hub.fetch_pair(pair.key), begun, failed, owner=self
+        )
 
     def preview(self, repo_id: str, revision: str) -> None:
         """Ask the hub what a repository holds."""
