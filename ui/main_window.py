@@ -39,7 +39,7 @@ from ui import icons, shortcuts, theme
 from ui.bridge import Bridge
 from ui.demo_install import DemoInstall
 from ui.dropped import DOCUMENT_PAGES, Sorted, sort_out
-from ui.frame import CHAT, CIRCUITS, CLUSTERS, GROUPS, HOME, RECORDS, SETTINGS, STEERING, Frame, PageSpec
+from ui.frame import CHAT, CIRCUITS, CLUSTERS, GROUPS, HOME, MODELS, RECORDS, SETTINGS, STEERING, Frame, PageSpec
 from ui.hand_steering import HandSteering
 from ui.pages.chat import ChatPage
 from ui.pages.home import HomePage
@@ -303,9 +303,12 @@ class MainWindow(QMainWindow):
                     self._bridge.run_in_background(
                         self._engine.standing.to_put_back, self._offer_standing, self.say_error, owner=self
                     )
-            case ModelLoadError():
-                cancelled = event.code == LoadCancelled.code
-                self.say("Loading was cancelled." if cancelled else event.message, lasting=not cancelled)
+            case ModelLoadError() if event.code == LoadCancelled.code:
+                self.say("Loading was cancelled.")
+            case ModelLoadError() if self._open not in (HOME, MODELS):
+                # Those two pages say it themselves, once and with what can be done.
+                way = ("Open Models", partial(self.go, MODELS, model=event.model_id))
+                self.bar.say(event.message, lasting=True, action=way)
             case ModelUnloadComplete():
                 self.say(f"{event.model_name} was unloaded.")
             case LibraryStateChanged():
@@ -350,11 +353,9 @@ class MainWindow(QMainWindow):
 
     def _save_geometry(self) -> None:
         packed = base64.b64encode(self.saveGeometry().data()).decode("ascii")
-        try:
-            self._engine.library.state.set(GEOMETRY_KEY, packed)
-        except Exception as error:
-            # A full disk must not keep the window from closing.
-            self._bridge.failed.emit(error)
+        state = self._engine.library.state
+        # A full or slow disk must not keep the window from closing; the quitter closes the library after the bridge.
+        self._bridge.run_in_background(lambda: state.set(GEOMETRY_KEY, packed), owner=self)
 
     def _restore_geometry(self) -> None:
         kept = self._engine.library.state.get(GEOMETRY_KEY)

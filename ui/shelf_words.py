@@ -46,6 +46,8 @@ def state(view: ModelView) -> tuple[str, str]:
     """(word, tone) of a model's status."""
     if is_paused(view):
         return "paused", "warn"
+    if view.files_missing:
+        return "files gone", "bad"
     return {
         "ready": ("on the disk", "quiet"),
         "loaded": ("loaded", "good"),
@@ -53,6 +55,11 @@ def state(view: ModelView) -> tuple[str, str]:
         "downloading": ("downloading", "info"),
         "error": ("failed", "bad"),
     }.get(view.status, (view.status, "quiet"))
+
+
+def files_gone(view: ModelView) -> str:
+    """What is said of a model whose files are not where they were."""
+    return f"Its files are not at {view.local_path} any more. Put them back, or choose them again where they are now."
 
 
 def is_paused(view: ModelView) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from engine.counting import plural
 from engine.errors import MillmError
 from engine.library.records import CUT_OFF
 
@@ -23,7 +24,7 @@ def count(number: int) -> str:
 
 def counted(number: int | float, one: str, many: str | None = None) -> str:
     """So many of a thing, in its own number: 1 token, 12,345 tokens. ``many``: where it is not ``one`` with an s."""
-    return f"{number:,} {one if number == 1 else many or f'{one}s'}"
+    return f"{number:,} {plural(number, one, many)}"
 
 
 def messages(number: int) -> str:

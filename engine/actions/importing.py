@@ -17,7 +17,7 @@ from engine.actions.writing import refuse_stray_links
 from engine.errors import CheckpointInvalid, InvalidLocalPath, InvalidParameter, ModelAlreadyExists
 from engine.events import EventBus, ModelsChanged
 from engine.library.database import Library
-from engine.library.records import EngineKind, ModelRecord, ModelSource, NewModel
+from engine.library.records import EngineKind, ModelRecord, ModelSource, ModelStatus, NewModel
 from engine.library.repositories import is_storable
 from engine.models.checkpoint import CheckpointReport, inspect_checkpoint, refuse_system_folder
 from engine.models.gguf_file import GgufReport, inspect_gguf, label_of, starts_as_gguf, whole_stem
@@ -92,6 +92,44 @@ def import_local_model(
         record = library.models.add(new)
     events.publish(ModelsChanged())
     return record
+
+
+def relocated(library: Library, record: ModelRecord, path: Path) -> dict[str, object]:
+    """What changes in the row of ``record`` when its files lie at ``path`` from now on.
+
+    They are checked as for an import, and have to be the same model's. Raises what :func:`import_local_model` raises,
+    and :class:`CheckpointInvalid` for another model's files.
+    """
+    gguf = record.engine is EngineKind.LLAMACPP
+    new, _files = _row(path, record.name, None if gguf else record.quantization)
+    existing = _same(library, new)
+    if existing is not None and existing.id != record.id:
+        raise _taken(existing, path)
+    known = {
+        "engine": (record.engine.value, new.engine.value),
+        "architecture": (record.architecture, new.architecture),
+        "parameters": (record.params, new.params),
+        "quantisation": (record.gguf_label, new.gguf_label),
+    }
+    differs = [what for what, (was, found) in known.items() if was is not None and was != found]
+    if differs:
+        raise CheckpointInvalid(
+            f"{path} holds another model than {record.name!r}: its {' and '.join(differs)} differ.",
+            param="local_path",
+            details={"path": str(path), "problems": [f"another {what}" for what in differs]},
+            remedy=f"Choose the files of {record.name!r}, or import these as a model of their own.",
+        )
+    return {"local_path": new.local_path, "disk_size_mb": new.disk_size_mb, "has_chat_template": new.has_chat_template}
+
+
+def files_gone(record: ModelRecord) -> bool:
+    """Whether nothing lies any more where the files of a model that was here were."""
+    if not record.local_path or record.status is ModelStatus.DOWNLOADING:
+        return False
+    try:
+        return not os.path.exists(record.local_path)
+    except (OSError, ValueError):
+        return True
 
 
 def look_at_local_model(library: Library, path: Path) -> LocalModel:
@@ -240,12 +278,16 @@ def _same(library: Library, new: NewModel) -> ModelRecord | None:
 def _refuse_same(library: Library, new: NewModel, path: Path) -> None:
     existing = _same(library, new)
     if existing is not None:
-        raise ModelAlreadyExists(
-            f"{path} is in the library already, as {existing.name!r}.",
-            param="local_path",
-            details={"existing_model_id": existing.id, "existing_name": existing.name},
-            remedy="Use that model, or remove it from the library first.",
-        )
+        raise _taken(existing, path)
+
+
+def _taken(existing: ModelRecord, path: Path) -> ModelAlreadyExists:
+    return ModelAlreadyExists(
+        f"{path} is in the library already, as {existing.name!r}.",
+        param="local_path",
+        details={"existing_model_id": existing.id, "existing_name": existing.name},
+        remedy="Use that model, or remove it from the library first.",
+    )
 
 
 def _refuse_taken(library: Library, name: str) -> None:

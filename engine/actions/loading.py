@@ -17,8 +17,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from engine.actions.collector import COLLECTOR
+from engine.actions.importing import files_gone
 from engine.config import EngineSettings
 from engine.errors import (
+    CheckpointInvalid,
     InsufficientMemory,
     LoadCancelled,
     MillmError,
@@ -287,6 +289,13 @@ class ModelLoader:
         if not record.local_path:
             raise ModelLoadFailed(
                 f"{record.name!r} has no files on this machine.", remedy="Download or import it again."
+            )
+        if files_gone(record):
+            raise CheckpointInvalid(
+                f"The files of {record.name!r} are not at {record.local_path} any more.",
+                param="model",
+                details={"path": record.local_path, "problems": ["nothing is there"]},
+                remedy="Put them back, or choose them again where they are now.",
             )
         found = inspect(record)
         self._report(record, 2.0, "Starting the engine")

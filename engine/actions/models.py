@@ -11,7 +11,7 @@ from typing import Any
 from engine.actions.disk_use import DiskUse, disk_use, model_files
 from engine.actions.downloading.models import DownloadRequest, ModelDownloads
 from engine.actions.downloading.preview import ModelPreview, preview
-from engine.actions.importing import LocalModel, import_local_model, look_at_local_model
+from engine.actions.importing import LocalModel, files_gone, import_local_model, look_at_local_model, relocated
 from engine.actions.loading import ModelLoader
 from engine.actions.model_files import ModelFolder, tree_bytes
 from engine.errors import (
@@ -64,6 +64,7 @@ class ModelView:
         has_chat_template: None where nobody has looked yet: at the files of a checkpoint until it is loaded.
         download_progress, load_progress: 0–100 while under way, else None.
         disk_size_mb: What its files take, wherever they lie: as they are now, or as they were when they were added.
+        files_missing: Whether nothing lies any more where its files were.
         disk_bytes: What goes from the disk with it, since this program wrote it; None for files that stay.
         num_parameters, memory_footprint, device, dtype, placement: Of the loaded model; ``memory_footprint`` is bytes.
         lease: Always None: leases are not kept.
@@ -85,6 +86,7 @@ class ModelView:
     has_chat_template: bool | None
     disk_size_mb: float | None
     disk_bytes: int | None
+    files_missing: bool
     estimated_memory_mb: float | None
     trust_remote_code: bool
     status: str
@@ -206,6 +208,27 @@ class ModelActions:
         renamed = self._library.models.update(model_id, name=name)
         self._events.publish(ModelsChanged())
         return self._view(renamed)
+
+    def locate(self, model_id: int, path: Path) -> ModelView:
+        """Say where the files of a model lie now; they are left there. Reads headers.
+
+        Its name and everything that speaks of it stay. Raises :class:`ModelBusy` while it is in memory or on its way,
+        and what :func:`engine.actions.importing.relocated` raises.
+        """
+        record = self._shelf.get(model_id)
+        if record.status is ModelStatus.DOWNLOADING:
+            raise ModelBusy(
+                f"{record.name!r} is being downloaded.", remedy="Wait, or cancel the download first.", retry_after=15
+            )
+        self._refuse_in_use(record, "moved")
+        changes = relocated(self._library, record, path)
+
+        def change() -> ModelRecord:
+            return self._library.models.update(model_id, status=ModelStatus.READY, error_message=None, **changes)
+
+        moved = self._loader.unless_in_use(record, "moved", change)
+        self._events.publish(ModelsChanged())
+        return self._view(moved)
 
     # --- memory -----------------------------------------------------------------------------------------------------
 
@@ -375,6 +398,7 @@ class ModelActions:
             has_chat_template=record.has_chat_template,
             disk_size_mb=round(taken / 1_000_000, 2) if taken else record.disk_size_mb,
             disk_bytes=self._disk_bytes(record),
+            files_missing=not taken and files_gone(record),
             estimated_memory_mb=record.estimated_memory_mb,
             trust_remote_code=record.trust_remote_code,
             status=record.status.value,

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from engine.counting import so_many
 from engine.errors import ContextLengthExceeded, InvalidParameter
 from engine.generation.errors import EmbeddingVectorInvalid
 from engine.generation.prompts import check_readable
@@ -66,10 +67,10 @@ class EmbeddingRequest:
         """Raise :class:`InvalidParameter` when there are more than ``limit`` texts (``EMBEDDINGS_MAX_INPUTS``)."""
         if len(self.inputs) > limit:
             raise InvalidParameter(
-                f"'input' holds {len(self.inputs)} texts; at most {limit} are accepted.",
+                f"'input' holds {so_many(len(self.inputs), 'text')}; at most {limit} are accepted.",
                 param="input",
                 details={"inputs": len(self.inputs), "max_inputs": limit},
-                remedy=f"Send at most {limit} texts at once, or raise EMBEDDINGS_MAX_INPUTS.",
+                remedy=f"Send at most {so_many(limit, 'text')} at once, or raise EMBEDDINGS_MAX_INPUTS.",
             )
 
     def name(self, place: int) -> str:
@@ -185,7 +186,8 @@ def tokenize(
             outside = next((token for token in ids if not 0 <= token < readable), None)
             if outside is not None:
                 raise InvalidParameter(
-                    f"'{name}' holds token {outside}, which is outside the model's vocabulary of {readable} tokens.",
+                    f"'{name}' holds token {outside}, which is outside the model's vocabulary "
+                    f"of {so_many(readable, 'token')}.",
                     param=name,
                 )
         if len(ids) > window:
@@ -197,10 +199,10 @@ def tokenize(
 
 
 def _too_long(over: Sequence[tuple[str, int, str]], window: int, model_name: str) -> ContextLengthExceeded:
-    listed = ", ".join(f"'{name}' has {about}{length} tokens" for name, length, about in over[:MAX_LISTED])
+    listed = ", ".join(f"'{name}' has {about}{so_many(length, 'token')}" for name, length, about in over[:MAX_LISTED])
     more = f", and {len(over) - MAX_LISTED} more are too long" if len(over) > MAX_LISTED else ""
     return ContextLengthExceeded(
-        f"The context window of {model_name!r} is {window} tokens; {listed}{more}.",
+        f"The context window of {model_name!r} is {so_many(window, 'token')}; {listed}{more}.",
         param=over[0][0],
         details={
             "context_length": window,

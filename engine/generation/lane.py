@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from engine.counting import so_many
 from engine.errors import InsufficientMemory, MillmError
 from engine.generation.best_of import BestOf
 from engine.generation.constraint import CompiledConstraint
@@ -312,7 +313,7 @@ class RunningRequest:
         choices = len(self.prepared.prompts) * self.prepared.request.choices_written
         each = "" if choices == 1 else f" for each of {choices} answers"
         return InsufficientMemory(
-            f"{error.message} The request has {read} prompt tokens and asks for up to {most} more{each}.",
+            f"{error.message} The request has {so_many(read, 'prompt token')} and asks for up to {most} more{each}.",
             param=error.param,
             details={**error.details, "prompt_tokens": read, "max_tokens": most, "answers": choices},
             remedy=error.remedy,

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from engine.counting import so_many
 from engine.errors import InvalidParameter, MillmError, NoChatTemplate, NonFiniteLogits
 from engine.generation.errors import InvalidScoringRequest
 from engine.generation.prompts import PreparedPrompt, prepare_chat, prepare_text
@@ -61,7 +62,7 @@ class ScoringRequest:
         allowed = self.allowed_token_ids
         if allowed is not None:
             if not 1 <= len(allowed) <= MAX_ALLOWED:
-                raise _invalid("allowed_token_ids", f"{len(allowed)} ids", f"1 to {MAX_ALLOWED} token ids")
+                raise _invalid("allowed_token_ids", so_many(len(allowed), "id"), f"1 to {MAX_ALLOWED} token ids")
             below = next((token for token in allowed if token < 0), None)
             if below is not None:
                 raise _invalid("allowed_token_ids", below, "token ids of at least 0")

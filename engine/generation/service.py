@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager
 from typing import TypeVar
 
 from engine.config import EngineSettings
+from engine.counting import so_many
 from engine.documents.evidence import PERSISTENCE_SENTENCE
 from engine.errors import ContextLengthExceeded, InvalidParameter, MillmError, ModelBusy, ModelNotLoaded
 from engine.generation.constraint import CompiledConstraint
@@ -299,8 +300,8 @@ class GenerationService:
             if length + 1 <= window:
                 return prompt, notes
         raise ContextLengthExceeded(
-            f"The prompt has {at_least}{length} tokens and max_tokens asks for 1; the context window of "
-            f"{loaded.record.name!r} is {window} tokens.",
+            f"The prompt has {at_least}{so_many(length, 'token')} and max_tokens asks for 1; the context window of "
+            f"{loaded.record.name!r} is {so_many(window, 'token')}.",
             details={"context_length": window, "prompt_tokens": length, "max_tokens": 1},
             remedy="Shorten the prompt.",
         )
@@ -396,7 +397,8 @@ class GenerationService:
             raise self._too_long(request, loaded, length, place)
         if request.sampling.min_tokens > cap:
             raise InvalidParameter(
-                f"Invalid value for 'min_tokens': {request.sampling.min_tokens} is above the cap of {cap} tokens.",
+                f"Invalid value for 'min_tokens': {request.sampling.min_tokens} is above the cap "
+                f"of {so_many(cap, 'token')}.",
                 param="min_tokens",
             )
         return cap

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from engine.counting import so_many
 from engine.files import open_file
 from engine.json_text import JsonText
 
@@ -81,7 +82,7 @@ def read_header(path: Path) -> list[StoredTensor]:
         if start == LFS_POINTER[:8]:
             raise HeaderError("is a Git LFS pointer: the weights themselves were never downloaded")
         if len(start) < 8:
-            raise HeaderError(f"is cut short: it has {size} bytes, not even the length of a header")
+            raise HeaderError(f"is cut short: it has {so_many(size, 'byte')}, not even the length of a header")
         length = int.from_bytes(start, "little")
         if length > MAX_HEADER_BYTES:
             real = 8 + length <= size
@@ -102,7 +103,7 @@ def read_header(path: Path) -> list[StoredTensor]:
     if whole > size:
         raise HeaderError(f"is cut short: {whole - size} of {whole} bytes are missing")
     if whole < size:
-        raise HeaderError(f"has {size - whole} bytes too many after its last tensor")
+        raise HeaderError(f"has {so_many(size - whole, 'byte')} too many after its last tensor")
     return tensors
 
 

@@ -85,6 +85,12 @@ class RenameModelBody(Body):
     name: Annotated[str, Field(min_length=1, max_length=MAX_CUSTOM_NAME)]
 
 
+class LocateModelBody(Body):
+    """Where the files lie now."""
+
+    local_path: Annotated[str, Field(min_length=1, max_length=MAX_LOCAL_PATH)]
+
+
 class ModelsOnDisk(TypedDict):
     """Models that could be imported."""
 
@@ -184,6 +190,19 @@ def _one(app: Quart, context: ServerContext) -> None:
         read_query(NoQuery)
         name = (await read_json(context, RenameModelBody)).name
         return success(await context.manage(lambda: models.rename(_id(model_id), name)))
+
+    @app.post("/api/models/<model_id>/locate")
+    @describe(
+        "Say where the files of a model lie now, after they were moved.",
+        query=NoQuery,
+        body=LocateModelBody,
+        data=ModelView,
+        errors=(400, 404, 409),
+    )
+    async def locate_model(model_id: str) -> Response:
+        read_query(NoQuery)
+        path = _usable_path((await read_json(context, LocateModelBody)).local_path)
+        return success(await context.load(lambda: models.locate(_id(model_id), path)))
 
     @app.delete("/api/models/<model_id>")
     @describe("Delete a model; files that are ours go with it.", query=NoQuery, errors=(404, 409))

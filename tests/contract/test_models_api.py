@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import struct
 import threading
 from collections.abc import Callable, Iterator
@@ -197,6 +198,37 @@ def test_a_token_is_never_said_back(bare: House) -> None:
 def test_a_local_folder_that_is_not_there(bare: House, tmp_path: Path) -> None:
     body = {"source": "local", "local_path": str(tmp_path / "nothing")}
     assert bare.refused("POST", "", body)[:2] == (400, "INVALID_LOCAL_PATH")
+
+
+@pytest.mark.parametrize("kind", ["folder", "gguf"])
+def test_files_that_were_moved(bare: House, checkpoint: CheckpointMaker, tmp_path: Path, kind: str) -> None:
+    here, there = tmp_path / f"here-{kind}", tmp_path / "there"
+    if kind == "gguf":
+        here, there = here.with_suffix(".gguf"), there.with_suffix(".gguf")
+        build_gguf(checkpoint("llama"), here)
+    else:
+        shutil.copytree(checkpoint("llama"), here)
+    added = bare.ok("POST", "", {"source": "local", "local_path": str(here)}, status=201)
+    assert added["files_missing"] is False
+    here.rename(there)
+    assert bare.ok("GET", f"/{added['id']}")["files_missing"] is True
+    status, code, error = bare.refused("POST", f"/{added['id']}/load")
+    assert (status, code) == (400, "CHECKPOINT_INVALID")
+    assert f"are not at {here} any more" in error["message"] and "choose them again" in error["message"]
+    place = f"/{added['id']}/locate"
+    assert bare.refused("POST", place, {"local_path": str(here)})[:2] == (400, "INVALID_LOCAL_PATH")
+    assert bare.refused("POST", place, {"local_path": "there"})[0] == 422
+    assert bare.refused("POST", place, {})[0] in (400, 422)
+    assert bare.refused("POST", "/999/locate", {"local_path": str(there)})[:2] == (404, "MODEL_NOT_FOUND")
+    other = shutil.copytree(checkpoint("qwen2"), tmp_path / f"other-{kind}")
+    status, code, error = bare.refused("POST", place, {"local_path": str(other)})
+    assert (status, code) == (400, "CHECKPOINT_INVALID") and "another model" in error["message"]
+    kept = bare.ok("POST", "", {"source": "local", "local_path": str(other)}, status=201)
+    assert bare.refused("POST", place, {"local_path": str(other)})[:2] == (409, "MODEL_ALREADY_EXISTS")
+    assert kept["local_path"] == str(other)
+    found = bare.ok("POST", place, {"local_path": str(there)})
+    assert (found["id"], found["name"], found["local_path"]) == (added["id"], added["name"], str(there))
+    assert (found["files_missing"], found["status"], found["error_message"]) == (False, "ready", None)
 
 
 def test_the_same_model_twice(house: House, checkpoint: CheckpointMaker) -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from PySide6.QtCore import QPoint, QRect, QSize
 from PySide6.QtWidgets import QApplication, QLabel, QLineEdit, QPlainTextEdit, QPushButton, QWidget
 from pytestqt.qtbot import QtBot
 
+from engine.events import ModelLoadComplete
 from tests.conftest import EngineMaker
 from tests.ui.conftest import StageMaker
+from tests.ui.full import full_stage, open_page, settle
 from tests.ui.look import until
 from ui.frame import CHAT, HOME
 from ui.main_window import MainWindow
@@ -106,3 +110,43 @@ def test_the_welcome_and_the_passing_word_cover_no_control(
     window.say("The model is loaded.")
     assert window.chat.composer.button.isVisible()
     assert covered(window, word) == []
+
+
+def seen_in(window: MainWindow, part: QWidget) -> QRect:
+    body = body_of(window)
+    return QRect(part.mapTo(body, QPoint(0, 0)), part.size())
+
+
+@pytest.mark.parametrize("size", [(800, 600), (1280, 800)], ids=["small", "usual"])
+def test_the_word_that_a_model_is_loaded_keeps_off_what_steers(
+    qtbot: QtBot, make_engine: EngineMaker, make_stage: StageMaker, tmp_path: Path, size: tuple[int, int]
+) -> None:
+    stage = full_stage(make_stage, make_engine(), tmp_path / "saes", "Harbour", size=size)
+    window = stage.window
+    open_page(stage, qtbot, CHAT)
+    strip, word = window.chat.strip, window.bar.passing
+    assert word is not None
+    until(qtbot, strip.dial.isVisible)
+    settle(stage)
+    resident = stage.engine.shelf.resident
+    assert resident is not None
+    loaded = ModelLoadComplete(resident.record.id, resident.record.name, 1.0)
+    window._on_event(loaded)
+    assert word.isVisible()
+    settle(stage)
+    assert not word.geometry().intersects(seen_in(window, strip.dial))
+    assert not word.geometry().intersects(seen_in(window, window.chat.composer.button))
+    for sae_id in ("sae-one", "sae-two"):
+        stage.engine.saes.detach(sae_id)
+    until(qtbot, strip.way.isVisible)
+    settle(stage)
+    window._on_event(loaded)
+    assert word.isVisible()
+    assert not word.geometry().intersects(seen_in(window, strip))
+    # What comes while the word is there is not covered for longer than it takes to see it.
+    came = QPushButton("It came later", body_of(window))
+    came.setGeometry(word.geometry().adjusted(0, 4, -150, -4))
+    came.show()
+    came.lower()
+    until(qtbot, lambda: not word.geometry().intersects(came.geometry()))
+    assert word.isVisible()

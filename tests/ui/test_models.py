@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 from pathlib import Path
 
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QFileDialog
+from PySide6.QtWidgets import QFileDialog, QLabel
 from pytestqt.qtbot import QtBot
 
 from engine.actions.downloading.transfer import CANCELLED
@@ -25,7 +26,7 @@ from tests.ui.stage import Stage
 from tests.ui.test_home import held_load
 from ui import main_window
 from ui import shelf_words as words
-from ui.frame import MODELS
+from ui.frame import CHAT, MODELS
 from ui.pages import models as models_page
 from ui.pages.models import ModelsPage
 from ui.widgets.add_models import FOUND
@@ -118,9 +119,64 @@ def test_files_that_went_away_are_said_instead_of_an_estimate(
     page = open_page(make_stage(engine), qtbot)
     row(page, "gone").info_button.click()
     until(qtbot, lambda: "gone" in page.memory.notice.words())
-    row(page, "gone").load_button.click()
-    until(qtbot, lambda: "gone" in page.notice.words())
-    until(qtbot, lambda: badges(page, "gone") == ["transformers", "failed"])
+    assert badges(page, "gone") == ["transformers", "files gone"]
+
+
+@pytest.mark.parametrize("kind", ["folder", "gguf"])
+def test_files_that_were_moved_are_told_once_and_chosen_again(
+    qtbot: QtBot,
+    make_engine: EngineMaker,
+    make_stage: StageMaker,
+    tiny_checkpoint: Path,
+    tmp_path: Path,
+    kind: str,
+) -> None:
+    engine = make_engine(folder=None)
+    here, there, other = tmp_path / "here" / "mine", tmp_path / "there" / "mine", tmp_path / "other"
+    if kind == "gguf":
+        here, there = here.with_suffix(".gguf"), there.with_suffix(".gguf")
+    for place in (here, there):
+        place.parent.mkdir()
+    if kind == "folder":
+        shutil.copytree(tiny_checkpoint, here)
+    else:
+        build_gguf(tiny_checkpoint, here)
+    kept = engine.models.import_local(here)
+    stage = make_stage(engine)
+    page = open_page(stage, qtbot)
+    here.rename(there)
+    # As it was listed a moment ago, it can still be asked for.
+    page.load(kept.id)
+    one = row(page, kept.name)
+    until(qtbot, one.locate_button.isVisible)
+    settled = plain(one.error.text())
+    assert settled == f"Its files are not at {here} any more. Put them back, or choose them again where they are now."
+    told = [each for each in stage.window.findChildren(QLabel) if each.isVisible() and "any more" in each.text()]
+    assert told == [one.error]
+    assert not one.load_button.isVisible() and not stage.window.bar.toast.isVisible()
+    # Another page says it in the bar, with the way to the row.
+    stage.window.show_page(CHAT)
+    engine.loader.load(kept.id)
+    until(qtbot, stage.window.bar.action.isVisible)
+    assert str(here) in stage.window.bar.message.full_text()
+    qtbot.mouseClick(stage.window.bar.action, Qt.MouseButton.LeftButton)
+    assert stage.window.open_page == MODELS
+    # What is not the model is refused as an import would be, and changes nothing.
+    other.mkdir()
+    page.locate(kept.id, str(other))
+    until(qtbot, lambda: "Looking" not in page.notice.words() and str(other) in page.notice.words())
+    assert engine.shelf.get(kept.id).local_path == str(here)
+    qtbot.mouseClick(one.locate_button, Qt.MouseButton.LeftButton)
+    assert page.dialog is not None
+    wanted = QFileDialog.FileMode.ExistingFile if kind == "gguf" else QFileDialog.FileMode.Directory
+    assert page.dialog.fileMode() == wanted
+    page.dialog.fileSelected.emit(str(there))
+    page.dialog.reject()
+    until(qtbot, lambda: page.notice.words() == f"{kept.name} is found again.")
+    until(qtbot, one.load_button.isVisible)
+    record = engine.shelf.get(kept.id)
+    assert (record.id, record.name, record.local_path, record.error_message) == (kept.id, kept.name, str(there), None)
+    assert not one.error.isVisible()
 
 
 def test_a_gguf_without_its_engine_says_what_is_missing(

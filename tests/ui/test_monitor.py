@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -147,6 +148,33 @@ def test_pause_holds_the_picture_and_clear_begins_anew(qtbot: QtBot, stage: Stag
     page.clear_button.click()
     until(qtbot, lambda: stage.engine.monitor.history() == [])
     until(qtbot, lambda: page.map.shown is None and page.statistics.rows.rows == [])
+
+
+def test_clearing_never_waits_on_the_windows_thread(qtbot: QtBot, stage: Stage, page: MonitorPage) -> None:
+    monitor, go, held = stage.engine.monitor, threading.Event(), threading.Event()
+    in_time: list[bool] = []
+    page.pause_button.click()
+    stage.window.show_page(FEATURES)
+    seen = stage.window.page(FEATURES).seen  # type: ignore[attr-defined]
+    until(qtbot, lambda: not stage.bridge._busy)
+
+    def encode() -> None:
+        # As a reader does that encodes what a long answer left.
+        with monitor._up_to_date():
+            held.set()
+            in_time.append(go.wait(20))
+
+    encoding = threading.Thread(target=encode)
+    encoding.start()
+    assert held.wait(20)
+    page.clear()
+    page.clear()
+    seen.clear()
+    go.set()
+    encoding.join()
+    assert in_time == [True]
+    until(qtbot, lambda: not stage.bridge._busy)
+    assert monitor.history() == []
 
 
 def test_the_page_follows_the_api_and_other_saes(qtbot: QtBot, stage: Stage, page: MonitorPage, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from tests.conftest import EngineMaker
 from tests.ui.conftest import StageMaker
 from tests.ui.full import PAGES, full_stage, open_page, settle
 from tests.ui.look import until
-from ui.frame import CHAT, CLUSTERS, FEATURES, PROFILES, SETTINGS, SWEEP
+from ui.frame import CHAT, CLUSTERS
 from ui.pages.chat import ChatPage
 from ui.widgets.basics import Button, Notice
 from ui.widgets.conversation_list import ConversationList
@@ -91,23 +91,11 @@ def out_of_reach(window: QWidget) -> list[str]:
     return found
 
 
-TOO_WIDE_YET = {
-    (PROFILES, SIZES[1]),
-    (SETTINGS, SIZES[1]),
-    (FEATURES, SIZES[1]),
-    (SWEEP, SIZES[0]),
-    (SWEEP, SIZES[1]),
-}
-"""What is some pixels too wide, and the one answer of a sweep, which its card cuts off."""
-
-
 @pytest.mark.parametrize("size", SIZES, ids=lambda each: f"{each[0]}x{each[1]}")
 @pytest.mark.parametrize("key", PAGES)
 def test_every_page_fits(
     qtbot: QtBot, make_engine: EngineMaker, make_stage: StageMaker, tmp_path: Path, key: str, size: tuple[int, int]
 ) -> None:
-    if (key, size) in TOO_WIDE_YET:
-        pytest.xfail("this page is too wide for so small a window")
     stage = full_stage(make_stage, make_engine(), tmp_path / "saes", "A cluster of the harbour at night", size=size)
     open_page(stage, qtbot, key)
     settle(stage)

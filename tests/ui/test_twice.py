@@ -7,7 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QObject
+from PySide6.QtCore import QObject, Qt
+from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
 
 from engine.events import Event, ModelLoadComplete, SaeAttached, ServerStateChanged
@@ -15,7 +16,7 @@ from tests.conftest import EngineMaker
 from tests.engine.actions.steering.stage import cluster, member, raw
 from tests.made_saes import make_sae
 from tests.ui.conftest import StageMaker
-from tests.ui.look import until
+from tests.ui.look import plain, until
 from tests.ui.stage import Stage
 from ui.bridge import Bridge
 from ui.frame import CLUSTERS, MODELS, SAES, SERVER, SETTINGS, STEERING
@@ -164,3 +165,57 @@ def test_the_server_is_restarted_once(stage: Stage, qtbot: QtBot) -> None:
     until(qtbot, lambda: states[-1:] == ["running"])
     settled(stage, qtbot)
     assert states.count("stopped") == 1 and states.count("running") == 1
+
+
+def twice(qtbot: QtBot, button: QWidget) -> None:
+    """As an impatient hand does: a double click and one more."""
+    qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
+    qtbot.mouseDClick(button, Qt.MouseButton.LeftButton)
+    qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
+
+
+def test_a_double_click_loads_once(stage: Stage, qtbot: QtBot) -> None:
+    engine, window = stage.engine, stage.window
+    (record,) = engine.shelf.list()
+    loaded: list[Event] = []
+    engine.events.subscribe(loaded.append, ModelLoadComplete)
+    window.show_page(MODELS)
+    models = window.page(MODELS)
+    until(qtbot, lambda: record.id in models.rows)  # type: ignore[attr-defined]
+    twice(qtbot, models.rows[record.id].load_button)  # type: ignore[attr-defined]
+    until(qtbot, lambda: loaded)
+    settled(stage, qtbot)
+    assert len(loaded) == 1 and words(stage, MODELS) == ""
+
+
+def test_a_file_is_written_once_and_said_once(stage: Stage, qtbot: QtBot, tmp_path: Path) -> None:
+    window = stage.window
+    file = tmp_path / "harbour.cluster.json"
+    place = {"mistudio_sae_id": "made-sae", "layer": 1, "n_features": 64}
+    file.write_bytes(raw(cluster("Harbour", member(3, 8.0), sae=place)))
+    window.show_page(CLUSTERS)
+    clusters = window.page(CLUSTERS)
+    clusters.import_files([file])  # type: ignore[attr-defined]
+    settled(stage, qtbot)
+    made: list[int] = []
+
+    def document() -> dict[str, object]:
+        made.append(1)
+        return {"name": "Harbour"}
+
+    clusters.export("Harbour", document)  # type: ignore[attr-defined]
+    dialog = clusters.save_dialog  # type: ignore[attr-defined]
+    for _ in range(2):
+        dialog.fileSelected.emit(str(tmp_path / "out.json"))
+    dialog.reject()
+    settled(stage, qtbot)
+    assert made == [1]
+    assert (tmp_path / "out.json").exists() and words(stage, CLUSTERS) == f"Written to {tmp_path / 'out.json'}."
+
+
+def test_a_long_word_in_the_bar_is_whole_in_its_tip(stage: Stage, qtbot: QtBot) -> None:
+    bar = stage.window.bar
+    said = "The <b>file</b> could not be read. " * 20
+    stage.window.say(said, lasting=True)
+    until(qtbot, lambda: bar.message.text().endswith("…"))
+    assert " ".join(plain(bar.message.toolTip()).replace("\u2060", "").split()) == said.strip()

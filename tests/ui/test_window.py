@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
+
 import pytest
 from PySide6.QtCore import QEvent, QObject, Qt
 from PySide6.QtGui import QGuiApplication
@@ -101,11 +104,26 @@ def test_the_window_comes_back_where_it_was(qtbot: QtBot, make_engine: EngineMak
     place = first.window.geometry()
     assert place.size().toTuple() == (700, 560)
     first.window.close()
+    until(qtbot, lambda: engine.library.state.get(GEOMETRY_KEY) is not None)
     second = open_stage(engine, first.services.data_dir, size=None)
     qtbot.addWidget(second.window)
     assert second.window.geometry() == place
     second.window.close()
     assert second.bridge.shutdown(30)
+
+
+def test_closing_does_not_wait_for_the_library(qtbot: QtBot, make_engine: EngineMaker, make_stage: StageMaker) -> None:
+    engine = make_engine(folder=None)
+    stage = make_stage(engine, size=(700, 560))
+    until(qtbot, lambda: not stage.bridge._busy)
+    with closing(sqlite3.connect(engine.library.path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        stage.window.close()
+        # Somebody else still has the library, so nothing can have been written.
+        assert other.in_transaction and stage.quits == ["quit"]
+        assert engine.library.state.get(GEOMETRY_KEY) is None
+        other.execute("ROLLBACK")
+    until(qtbot, lambda: engine.library.state.get(GEOMETRY_KEY) is not None)
 
 
 @pytest.mark.parametrize("kept", ["%%%", "bm9uc2Vuc2U=", 17, None])

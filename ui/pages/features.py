@@ -170,8 +170,12 @@ class FeaturesPage(QWidget):
         saes, sae_id = self._engine.saes, place.sae_id
         self.notice.show_words(f"Reading {path.name}…", "info")
         self.import_button.setEnabled(False)
-        self._bridge.run_in_background(
-            lambda: saes.import_label_file(sae_id, path), self._on_labels, self._on_import_error, owner=self
+        self._bridge.run_once(
+            ("labels", sae_id, path),
+            lambda: saes.import_label_file(sae_id, path),
+            self._on_labels,
+            self._on_import_error,
+            owner=self,
         )
 
     # --- inside -----------------------------------------------------------------------------------------------------

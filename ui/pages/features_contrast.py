@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 
-from PySide6.QtCore import Signal
+from PySide6.QtCore import QSize, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QBoxLayout, QLineEdit, QPlainTextEdit, QWidget
 
@@ -31,6 +31,8 @@ from ui.words import count, counted, describe_error
 TRIED = 3
 """Features put on the dial at once when none is chosen."""
 TWO_COLUMNS = 620
+LEAST_WIDTH = 400
+"""Everything one under the other."""
 FIELD_HEIGHT = 96
 
 
@@ -348,22 +350,33 @@ class ContrastTab(QWidget):
         inside = column(spacing=theme.S)
         inside.addLayout(self._fields)
         caption = label("Leave out what fires at more than", "small")
-        inside.addLayout(line(self.run_button, self.cancel_button, None, caption, self.cap))
+        self._begin = QBoxLayout(QBoxLayout.Direction.LeftToRight)
+        self._begin.setSpacing(theme.S)
+        self._begin.addLayout(line(self.run_button, self.cancel_button, None), 1)
+        self._begin.addLayout(line(caption, self.cap, None))
+        inside.addLayout(self._begin)
         inside.addWidget(self.notice)
         inside.addWidget(self.words)
         inside.addLayout(line(self.a_button, self.b_button, None, spacing=theme.L))
         inside.addWidget(self.table, 1)
-        foot = line(self.try_button, self.save_button, self.keep_button)
+        foot = self._foot_parts = line()
+        foot.addLayout(line(self.try_button, self.save_button, None))
+        foot.addLayout(line(self.keep_button, None))
         foot.addWidget(self.choice, 1)
         self._foot.setLayout(foot)
         inside.addWidget(self._places)
         self.setLayout(inside)
 
+    def minimumSizeHint(self) -> QSize:
+        """Narrower than side by side: a tab that is not in front does not know its width, and held the page open."""
+        return QSize(LEAST_WIDTH, super().minimumSizeHint().height())
+
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """The fields side by side where there is room."""
+        """The fields side by side where there is room, and what belongs together under them."""
         super().resizeEvent(event)
         wide = self.width() >= TWO_COLUMNS
-        self._fields.setDirection(QBoxLayout.Direction.LeftToRight if wide else QBoxLayout.Direction.TopToBottom)
+        for parts in (self._fields, self._begin, self._foot_parts):
+            parts.setDirection(QBoxLayout.Direction.LeftToRight if wide else QBoxLayout.Direction.TopToBottom)
 
 
 def _texts(name: str, hint: str) -> QPlainTextEdit:

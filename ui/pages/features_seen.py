@@ -54,6 +54,7 @@ class SeenTab(QWidget):
         self._bridge = bridge
         self._place: Attachment | None = None
         self._asking = False
+        self._cleared = 0
         self.words = label("", "small", wrap=True)
         self.monitor_button = Button("Go to Monitor", "plain", on_click=self.monitor_wanted.emit)
         self.clear_button = Button("Clear", "quiet", on_click=self.clear)
@@ -88,13 +89,16 @@ class SeenTab(QWidget):
         if self._asking or place is None:
             return
         self._asking = True
+        cleared = self._cleared
 
         def read() -> tuple[list[Seen], bool]:
             return seen_of(engine, place), engine.monitor.state().enabled
 
         def shown(found: tuple[list[Seen], bool]) -> None:
             self._asking = False
-            if self._place is place:
+            if self._cleared != cleared:
+                self.refresh()
+            elif self._place is place:
                 self._show(*found)
 
         def failed(error: Exception) -> None:
@@ -105,9 +109,20 @@ class SeenTab(QWidget):
 
     def clear(self) -> None:
         """Forget all tokens."""
-        self._engine.monitor.clear_peaks()
-        self.table.set_rows(())
-        self.refresh()
+
+        def cleared(_number: int) -> None:
+            self._cleared += 1
+            self.table.set_rows(())
+            self.refresh()
+
+        # What waits to be encoded is encoded first, which takes a while: not on the window's thread.
+        self._bridge.run_once(
+            ("forget seen tokens",),
+            self._engine.monitor.clear_peaks,
+            cleared,
+            lambda error: self.notice.show_words(describe_error(error)),
+            owner=self,
+        )
 
     def showEvent(self, event: QShowEvent) -> None:
         """Follow the monitor while on screen."""

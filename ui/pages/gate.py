@@ -125,7 +125,8 @@ class ModelGate(QObject):
         self._bridge.run_once(
             ("load", model_id),
             lambda: loader.load(model_id),
-            lambda future: self._bridge.when_done(future, None, self._on_error, owner=self),
+            # What a load ends with is an event, which the bar tells.
+            lambda future: self._bridge.when_done(future, None, lambda _error: self.refresh(), owner=self),
             self._on_error,
             owner=self,
         )

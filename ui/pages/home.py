@@ -24,7 +24,7 @@ from engine.events import (
 from engine.library.records import ConversationSummary, ModelRecord
 from engine.models.shelf import LoadedModel
 from ui import theme
-from ui.frame import CHAT, STEERING, Frame
+from ui.frame import CHAT, MODELS, STEERING, Frame
 from ui.pages.first_steps import FirstStepsGuide
 from ui.ports import free_port_after
 from ui.shelf_words import detaching
@@ -102,8 +102,8 @@ class HomePage(QScrollArea):
             case ModelLoadProgress():
                 self._refresh_state()
             case ModelLoadError():
-                if event.code != LoadCancelled.code and not self.model.notice.words().startswith(event.message):
-                    self.model.notice.show_words(event.message)
+                if event.code != LoadCancelled.code:
+                    self._say_load_failed(event.model_id, event.message)
                 self.refresh_models()
             case ModelLoadComplete():
                 if self.model.notice.words() not in (INSTALLED, READY):
@@ -145,15 +145,16 @@ class HomePage(QScrollArea):
 
         def started(future: Future[LoadedModel]) -> None:
             self._refresh_state()
-            self._bridge.when_done(future, None, self._on_load_error, owner=self)
+            # What a load ends with is an event.
+            self._bridge.when_done(future, None, lambda _error: self._refresh_state(), owner=self)
 
         self._bridge.run_once(("load", model_id), lambda: loader.load(model_id), started, self._say_error, owner=self)
 
-    def _on_load_error(self, error: Exception) -> None:
-        if isinstance(error, LoadCancelled):
-            self._refresh_state()
-        else:
-            self._say_error(error)
+    def _say_load_failed(self, model_id: int, words: str) -> None:
+        """Where a model's row says what can be done about it, lead there."""
+        self.model.notice.show_words(
+            words, "bad", Button("Open Models", on_click=lambda: self._frame.go(MODELS, model=model_id))
+        )
 
     def _cancel(self) -> None:
         self.model.stage.setText("Cancelling…")

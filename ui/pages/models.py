@@ -17,7 +17,7 @@ from engine.actions.downloading.preview import ModelPreview
 from engine.actions.importing import LocalModel
 from engine.actions.models import ModelView
 from engine.actions.writing import BLOCK
-from engine.errors import DownloadCancelled, LoadCancelled, ModelAlreadyExists
+from engine.errors import DownloadCancelled, ModelAlreadyExists, ModelLocked
 from engine.events import (
     Event,
     ModelDownloadComplete,
@@ -133,7 +133,7 @@ class ModelsPage(ShelfPage):
             case ModelDownloadError() if event.code != CANCELLED:
                 self.notice.show_words(event.message)
                 self.refresh()
-            case ModelLoadError() if event.code != LoadCancelled.code:
+            case ModelLoadError() if event.code == ModelLocked.code:
                 self.notice.show_words(event.message)
                 self.refresh()
             case (
@@ -198,6 +198,7 @@ class ModelsPage(ShelfPage):
         row.lock.connect(self._lock)
         row.asked.connect(self.ask_memory)
         row.delete.connect(self.ask_delete)
+        row.locate.connect(self.ask_place)
         return row
 
     def _on_pulse(self) -> None:
@@ -240,19 +241,22 @@ class ModelsPage(ShelfPage):
 
     def ask_memory(self, model_id: int) -> None:
         """Say what a load of that model would take."""
-        record = self._engine.shelf.get(model_id)
-        settings, resident = self._engine.settings, self._engine.shelf.resident
+        view = next((each for each in self.views if each.id == model_id), None)
+        if view is None:
+            return
+        shelf, settings, name = self._engine.shelf, self._engine.settings, view.name
+        resident = shelf.resident
         freed = resident.info.memory_bytes if resident is not None else 0
-        self.memory.show_asking(record.name)
+        self.memory.show_asking(name)
 
         def task() -> tuple[list[tuple[str, str]], bool]:
             from engine.models.estimate import estimate
 
-            found = estimate(record, settings, freed=freed)
+            found = estimate(shelf.get(model_id), settings, freed=freed)
             return words.estimate_rows(found), found.fits
 
         def done(outcome: tuple[list[tuple[str, str]], bool]) -> None:
-            if self.memory.asked_name.text() == record.name:
+            if self.memory.asked_name.text() == name:
                 self.memory.show_estimate(outcome[0], fits=outcome[1])
 
         self._bridge.run_in_background(
@@ -279,7 +283,8 @@ class ModelsPage(ShelfPage):
         self._bridge.run_once(("load", model_id), lambda: loader.load(model_id), started, self._on_error, owner=self)
 
     def _on_load_error(self, error: Exception) -> None:
-        if not isinstance(error, LoadCancelled):
+        # What is wrong with the model stands in its row; only what is not about it is said over the shelf.
+        if isinstance(error, ModelLocked):
             self.notice.show_words(describe_error(error))
         self.refresh()
 
@@ -330,6 +335,35 @@ class ModelsPage(ShelfPage):
             ("delete model", model_id), lambda: self._engine.models.delete(model_id), done, self._on_error, owner=self
         )
 
+    # --- files that were moved ----------------------------------------------------------------------------------------
+
+    def ask_place(self, model_id: int) -> None:
+        """Have the file or folder chosen where a model's files are now."""
+        view = next((each for each in self.views if each.id == model_id), None)
+        if view is None:
+            return
+
+        def chosen(path: str) -> None:
+            self.locate(model_id, path)
+
+        if view.engine == EngineKind.LLAMACPP.value:
+            self._pick_file(f"Choose the file of {view.name}", ["GGUF files (*.gguf)"], chosen)
+        else:
+            self._pick_folder(f"Choose the folder of {view.name}", chosen)
+
+    def locate(self, model_id: int, path: str) -> None:
+        """The files of that model are at ``path`` now."""
+        self._say(f"Looking at {path}…")
+
+        def done(view: ModelView) -> None:
+            self._say(f"{view.name} is found again.", self._load_button(view.id))
+            self.refresh()
+
+        models = self._engine.models
+        self._bridge.run_once(
+            ("locate", model_id), lambda: models.locate(model_id, Path(path)), done, self._on_coming_in, owner=self
+        )
+
     # --- coming in --------------------------------------------------------------------------------------------------
 
     def search(self, words: str) -> None:
@@ -360,7 +394,9 @@ class ModelsPage(ShelfPage):
             self.add.show_hub_error(describe_error(error))
             ended()
 
-        self._bridge.run_in_background(lambda: self._engine.hub.fetch_pair(pair.key), begun, failed, owner=self)
+        self._bridge.run_once(
+            ("fetch pair", pair.key), lambda: self._engine.hub.fetch_pair(pair.key), begun, failed, owner=self
+        )
 
     def preview(self, repo_id: str, revision: str) -> None:
         """Ask the hub what a repository holds."""
@@ -475,9 +511,13 @@ class ModelsPage(ShelfPage):
         if place == FOUND and not self.add.found:
             self.look_around()
 
-    def arrive(self, *, add: bool = False, files: Sequence[Path] = ()) -> None:
-        """Another page may lead to the ways a model comes in; ``files`` were dropped on the window."""
+    def arrive(self, *, add: bool = False, files: Sequence[Path] = (), model: int | None = None) -> None:
+        """Another page may lead to the ways a model comes in, or to the row of a ``model``; ``files`` were dropped on
+        the window.
+        """
         self._show_memory()
+        if model in self.rows:
+            self.ensureWidgetVisible(self.rows[model])
         for path in files:
             self.import_path(str(path))
         if add:

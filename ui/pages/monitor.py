@@ -70,6 +70,8 @@ class MonitorPage(QWidget):
         self._feed = Feed()
         self._asking = False
         self._look = 0
+        self._looked_at = 0
+        """Which beginning of the lists is shown."""
         self.paused = False
         self.setObjectName("page")
         self.places = PlaceBox()
@@ -148,9 +150,10 @@ class MonitorPage(QWidget):
         engine, number, place = self._engine, self._feed.number, self._place
         known = frozenset(self._feed.asked)
         figures = self._look % FIGURES_EVERY == 1
+        lists = self._looked_at
         self._bridge.run_in_background(
             lambda: monitor_feed.poll(engine, number, place, known, figures=figures),
-            lambda found: self._on_poll(found, place),
+            lambda found: self._on_poll(found, place, lists),
             self._on_poll_error,
             owner=self,
         )
@@ -173,9 +176,13 @@ class MonitorPage(QWidget):
         place = self.places.place
         return None if place is None else (place.sae_id, place.layer)
 
-    def _on_poll(self, found: Poll, place: Place | None) -> None:
+    def _on_poll(self, found: Poll, place: Place | None, lists: int) -> None:
         self._asking = False
         if place != self._place:
+            return
+        if lists != self._looked_at:
+            # Read before the lists were begun anew: it would bring back what was cleared.
+            self.look()
             return
         self._feed.take(found)
         self._show_cost(found.cost, found.state)
@@ -196,11 +203,7 @@ class MonitorPage(QWidget):
 
     def _on_place(self, _place: Attachment | None) -> None:
         # What the history still holds of this SAE is shown at once.
-        self._feed.begin_anew(0)
-        self.statistics.set_rows(())
-        self.history.set_rows(())
-        self.bars.show_bars((), 0.0)
-        self.token.setText("")
+        self._show_nothing(0)
         self.map.show_words("")
         self._look = 0
         self.look()
@@ -224,19 +227,30 @@ class MonitorPage(QWidget):
     def clear(self) -> None:
         """Begin the history and the figures anew."""
         monitor = self._engine.monitor
-        number, _ = monitor.since(1 << 62)
+
+        def clear() -> tuple[int, MonitoringState]:
+            # What waits to be encoded is encoded by these, which takes a while: not on the window's thread.
+            monitor.clear_history()
+            monitor.clear_statistics()
+            number, _ = monitor.since(1 << 62)
+            return number, monitor.state()
+
+        def cleared(found: tuple[int, MonitoringState]) -> None:
+            number, state = found
+            self._show_nothing(number)
+            self._on_changed(state)
+
+        self.notice.hide()
+        self._bridge.run_once(("clear the monitor",), clear, cleared, self._on_refused, owner=self)
+
+    def _show_nothing(self, number: int) -> None:
+        """Begin the lists anew; only tokens after the first ``number`` count, and no look that is under way."""
+        self._looked_at += 1
         self._feed.begin_anew(number)
         self.statistics.set_rows(())
         self.history.set_rows(())
         self.bars.show_bars((), 0.0)
         self.token.setText("")
-
-        def clear() -> MonitoringState:
-            monitor.clear_history()
-            monitor.clear_statistics()
-            return monitor.state()
-
-        self._change(clear)
 
     def open_tab(self, place: int) -> None:
         """Show the figures or the history."""

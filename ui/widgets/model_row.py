@@ -24,12 +24,15 @@ class ModelRow(ShelfRow):
     asked = Signal(int)
     """What a load would take."""
     delete = Signal(int)
+    locate = Signal(int)
+    """Its files were moved; it is to be said where they are."""
 
     def __init__(self, view: ModelView) -> None:
         super().__init__()
         self.view = view
         self.load_button = Button("Load", on_click=lambda: self.load.emit(self.view.id))
         self.unload_button = Button("Unload", on_click=lambda: self.unload.emit(self.view.id))
+        self.locate_button = Button("Choose it again…", on_click=lambda: self.locate.emit(self.view.id))
         self.pause_button = Button("Pause", on_click=lambda: self.pause.emit(self.view.id))
         self.resume_button = Button("Go on", on_click=lambda: self.resume.emit(self.view.id))
         self.cancel_button = Button("Cancel", on_click=self._cancel)
@@ -40,6 +43,7 @@ class ModelRow(ShelfRow):
         self._lay_out(
             (self.facts, self.error, self.stage, self.progress),
             (
+                self.locate_button,
                 self.load_button,
                 self.unload_button,
                 self.pause_button,
@@ -61,8 +65,10 @@ class ModelRow(ShelfRow):
         self.name.set_text(view.name)
         self.facts.setText(words.facts(view))
         self._show_badges(words.badges(view, runnable=lacking is None))
-        self.error.setText(view.error_message or "")
-        self.error.setVisible(bool(view.error_message) and not words.is_paused(view) and mine is None)
+        gone = view.files_missing and mine is None and not loaded
+        error = words.files_gone(view) if gone else view.error_message or ""
+        self.error.setText(error)
+        self.error.setVisible(bool(error) and not words.is_paused(view) and mine is None)
         self.stage.setVisible(mine is not None or downloading)
         self.progress.setVisible(mine is not None or downloading)
         if mine is not None:
@@ -70,7 +76,8 @@ class ModelRow(ShelfRow):
         elif downloading:
             self.show_transfer(view.downloaded_bytes, view.total_bytes, view.download_speed_bps)
         idle = mine is None and not downloading
-        self.load_button.setVisible(idle and not loaded and not unfinished)
+        self.locate_button.setVisible(gone and idle)
+        self.load_button.setVisible(idle and not loaded and not unfinished and not gone)
         self.load_button.setEnabled(lacking is None and not busy)
         self.load_button.setToolTip(as_letters(lacking or ""))
         self.unload_button.setVisible(loaded)
@@ -91,6 +98,7 @@ class ModelRow(ShelfRow):
                 self.delete_button: "Unload it first" if loaded else f"Remove {view.name}",
             },
             {
+                self.locate_button: "Choose again where the files are of",
                 self.load_button: "Load",
                 self.unload_button: "Unload",
                 self.pause_button: "Pause",

@@ -5,8 +5,8 @@ It lies in the lower right corner, or as near to it as it covers no control.
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, QObject, QPoint, Qt, QTimer
-from PySide6.QtGui import QMouseEvent
+from PySide6.QtCore import QEvent, QObject, QPoint, QRect, Qt, QTimer
+from PySide6.QtGui import QHideEvent, QMouseEvent, QShowEvent
 from PySide6.QtWidgets import QFrame, QWidget
 
 from ui import theme
@@ -15,6 +15,8 @@ from ui.widgets.free_place import controls_in, free_place
 
 WIDTH = 252
 PASSES_MS = 6_000
+LOOKS_MS = 250
+"""How often it looks whether something has come under it: a page answers to the same news as the word does."""
 
 
 class PassingWord(QFrame):
@@ -22,7 +24,6 @@ class PassingWord(QFrame):
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
-        self.hide()
         self._around = parent
         self.setObjectName("passing")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground, True)
@@ -39,6 +40,11 @@ class PassingWord(QFrame):
         self._soon = QTimer(self)
         self._soon.setSingleShot(True)
         self._soon.timeout.connect(self._place)
+        self._clear_of: list[QRect] = []
+        self._looks = QTimer(self)
+        self._looks.setInterval(LOOKS_MS)
+        self._looks.timeout.connect(self._look_again)
+        self.hide()
         parent.installEventFilter(self)
 
     def show_words(self, words: str) -> None:
@@ -55,6 +61,16 @@ class PassingWord(QFrame):
         if self.isVisible():
             self._soon.start()
 
+    def showEvent(self, event: QShowEvent) -> None:
+        """Look out for what comes under it."""
+        super().showEvent(event)
+        self._looks.start()
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        """Rest."""
+        super().hideEvent(event)
+        self._looks.stop()
+
     def mousePressEvent(self, event: QMouseEvent) -> None:
         """Go."""
         event.accept()
@@ -66,9 +82,16 @@ class PassingWord(QFrame):
             self._place()
         return super().eventFilter(watched, event)
 
+    def _look_again(self) -> None:
+        taken = controls_in(self._around, (self,))
+        # Only where something else is there: it does not wander about, and what has no free place is left as it is.
+        if taken != self._clear_of and any(each.intersects(self.geometry()) for each in taken):
+            self._place()
+
     def _place(self) -> None:
         around = self._around
         self.setFixedHeight(self._inside.totalHeightForWidth(WIDTH))
         room = around.rect().adjusted(theme.L, theme.L, -theme.L, -theme.L)
         corner = QPoint(room.right() + 1 - WIDTH, room.bottom() + 1 - self.height())
-        self.move(free_place(self.size(), corner, room, controls_in(around, (self,))))
+        self._clear_of = controls_in(around, (self,))
+        self.move(free_place(self.size(), corner, room, self._clear_of))

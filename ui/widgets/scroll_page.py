@@ -9,7 +9,6 @@ from PySide6.QtWidgets import (
     QLayout,
     QScrollArea,
     QSizePolicy,
-    QSpacerItem,
     QStackedWidget,
     QVBoxLayout,
     QWidget,
@@ -17,6 +16,7 @@ from PySide6.QtWidgets import (
 
 from ui import theme
 from ui.widgets.basics import Surface, column, label, line
+from ui.widgets.flow import FlowLayout
 
 CONTENT_WIDTH = 1240
 LAYOUTS = 5
@@ -134,6 +134,20 @@ def page_scroll(body: QWidget) -> QScrollArea:
     return area
 
 
+class _Actions(FlowLayout):
+    """Buttons in one line where there is room for it, in as many as it takes where the page is narrow."""
+
+    in_one_line = True
+
+    def minimumSize(self) -> QSize:
+        """All of them side by side, or of no width of its own."""
+        least = super().minimumSize()
+        if self.in_one_line:
+            items = [item.sizeHint().width() for item in self._items if not item.isEmpty()]
+            least.setWidth(sum(items) + self._gap * max(0, len(items) - 1))
+        return least
+
+
 class PageHead(QBoxLayout):
     """A title with its words, and what can be done beside it; below it where the page is narrow."""
 
@@ -142,19 +156,17 @@ class PageHead(QBoxLayout):
         self.setContentsMargins(0, 0, 0, 0)
         self.setSpacing(theme.S)
         self.addLayout(texts, 1)
-        self._actions = line()
+        self._actions = _Actions(theme.S)
         for action in actions:
-            self._actions.addWidget(action, 0, Qt.AlignmentFlag.AlignVCenter)
+            self._actions.addWidget(action)
         self.addLayout(self._actions)
-        self._end = QSpacerItem(0, 0)
-        self._actions.addItem(self._end)
 
     def fit(self, width: int) -> None:
         """The page is so wide now."""
         wide = width >= HEAD_BESIDE
         self.setDirection(QBoxLayout.Direction.LeftToRight if wide else QBoxLayout.Direction.TopToBottom)
-        grow = QSizePolicy.Policy.Fixed if wide else QSizePolicy.Policy.Expanding
-        self._end.changeSize(0, 0, grow, QSizePolicy.Policy.Fixed)
+        self.setAlignment(self._actions, Qt.AlignmentFlag.AlignVCenter if wide else Qt.AlignmentFlag(0))
+        self._actions.in_one_line = wide
         self._actions.invalidate()
 
 

@@ -11,6 +11,7 @@ from ui.plain_text import as_letters
 from ui.steer_targets import Kind, Shelf, Target
 from ui.widgets.basics import Button, ElidedLabel, Notice, column, label, line
 from ui.widgets.choice import Choice
+from ui.widgets.free_place import KEEP_CLEAR
 from ui.widgets.intensity_dial import IntensityDial
 from ui.widgets.rung_badge import RungBadge
 
@@ -45,6 +46,8 @@ class SteerStrip(QFrame):
     def __init__(self) -> None:
         super().__init__()
         self.setObjectName("card")
+        # Its dial is turned and its words are read while something else has been said.
+        self.setProperty(KEEP_CLEAR, True)
         self._comparing = False
         self._claim = ""
         self._by_mouse = False

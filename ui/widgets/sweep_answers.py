@@ -89,6 +89,9 @@ class SweepAnswers(QSplitter):
         super().resizeEvent(event)
         wide = self.width() >= BESIDE
         self._beside.setDirection(QBoxLayout.Direction.LeftToRight if wide else QBoxLayout.Direction.TopToBottom)
+        # Its hint does not count, see _build: without this a page without room gives it none, instead of scrolling.
+        parts = 2 if wide else 3
+        self.setMinimumHeight(parts * LEAST_PART + (parts - 1) * theme.M)
 
     def _build(self) -> None:
         answers = Card()

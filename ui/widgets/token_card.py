@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QLineEdit
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QBoxLayout, QLineEdit
 
 from ui import theme
 from ui.services import TokenState
 from ui.widgets.basics import Button, Card, Notice, column, label, line, pill, rule, set_pill
 
 FIELD_WIDTH = 260
+BESIDE = 640
+"""From this width of the card on the field stands beside its words."""
 
 
 class TokenCard(Card):
@@ -38,14 +41,22 @@ class TokenCard(Card):
             label("Wanted for gated and private models. Any token with the right to read will do.", "muted", wrap=True)
         )
         texts.addWidget(self.words)
-        across = line(spacing=theme.M)
+        across = self._across = line(spacing=theme.M)
         across.addLayout(texts, 1)
-        for part in (self.field, self.save_button, self.forget_button):
-            across.addWidget(part)
+        field = line(self.field, self.save_button, self.forget_button, spacing=theme.M)
+        # Under the words the room is left at the end, beside them there is none.
+        field.addStretch(0)
+        across.addLayout(field)
         self.body.addLayout(across)
         self.body.addWidget(self.notice)
         self.body.addWidget(rule())
         self.body.addLayout(self.rows)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """The field beside the words where there is room, else under them."""
+        super().resizeEvent(event)
+        wide = self.width() >= BESIDE
+        self._across.setDirection(QBoxLayout.Direction.LeftToRight if wide else QBoxLayout.Direction.TopToBottom)
 
     def show_state(self, state: TokenState) -> None:
         """Whether there is a token, and where."""

@@ -19,6 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from engine.counting import so_many
 from engine.errors import (
     ChecksumMismatch,
     DataDirectoryUnusable,
@@ -224,7 +225,7 @@ class Transfer:
                     raise self._disk_trouble(error) from error
         if received != file.size:
             raise DownloadFailed(
-                f"{file.path} broke off after {received} of {file.size} bytes.",
+                f"{file.path} broke off after {received} of {so_many(file.size, 'byte')}.",
                 details={"file": file.path, "received_bytes": received, "expected_bytes": file.size},
             )
 
@@ -237,7 +238,7 @@ class Transfer:
         try:
             length = path.stat().st_size
             if length != file.size:
-                return f"it has {length} bytes instead of {file.size}"
+                return f"it has {so_many(length, 'byte')} instead of {file.size}"
             if not expected:
                 return None
             with path.open("rb") as opened:

@@ -11,6 +11,7 @@ from engine.actions.experiments.sweeps import sweep_of
 from engine.actions.experiments.words import SAMPLING_WORDS, path_of, report_words, since, step_words
 from engine.actions.sweeping import export as sweeping
 from engine.actions.tables import csv_text
+from engine.counting import so_many
 from engine.documents.evidence import ONLY_PERSISTENCE
 from engine.errors import InvalidParameter
 from engine.library.records import ExperimentRecord, RecordKind
@@ -199,7 +200,8 @@ def _difference(row: KeptDifference) -> str:
 
 def _ending(details: Mapping[str, Any]) -> str:
     tokens = details.get("completion_tokens")
-    return f"{tokens if tokens is not None else '?'} tokens, ended by: {details.get('finish_reason', '?')}"
+    written = "? tokens" if tokens is None else so_many(tokens, "token")
+    return f"{written}, ended by: {details.get('finish_reason', '?')}"
 
 
 def _quoted(text: str) -> str:

@@ -24,6 +24,7 @@ from engine.actions.saes.reading import (
     token_ids_of,
 )
 from engine.actions.saes.rooms import Rooms
+from engine.counting import so_many
 from engine.documents.members import MAX_MEMBERS
 from engine.errors import InvalidParameter
 from engine.generation.reading import ReadingFigures
@@ -197,7 +198,7 @@ def cluster_document(
     :class:`InvalidParameter` for none or more than a cluster holds.
     """
     if not 1 <= len(features) <= MAX_MEMBERS:
-        raise _invalid("features", f"{len(features)} features", f"1 to {MAX_MEMBERS} of them")
+        raise _invalid("features", so_many(len(features), "feature"), f"1 to {MAX_MEMBERS} of them")
     members: list[dict[str, Any]] = []
     for each in features:
         known = labels.get(each.index)
@@ -227,7 +228,8 @@ def cluster_document(
         "name": name,
         "narrative": (
             f"{len(members)} of the features of layer {found.layer} that fire more in one set of texts than in another "
-            f"({found.tokens_a} and {found.tokens_b} tokens). At intensity 1 the vector they add is {length:.3g} long, "
+            f"({found.tokens_a} and {so_many(found.tokens_b, 'token')}). "
+            f"At intensity 1 the vector they add is {length:.3g} long, "
             f"{share:.2f} of the residual stream's typical norm."
         ),
         "model": {"hf_id": model_id or found.model_name},
@@ -380,7 +382,7 @@ def _tokenized(texts: Sequence[str], name: str, loaded: LoadedModel) -> list[tup
             f"There is no text in {name}.", param=f"texts_{name.lower()}", remedy="Write one text to a line."
         )
     if len(texts) > MOST_TEXTS:
-        raise _invalid(f"texts_{name.lower()}", f"{len(texts)} texts", f"at most {MOST_TEXTS}")
+        raise _invalid(f"texts_{name.lower()}", so_many(len(texts), "text"), f"at most {MOST_TEXTS}")
     return [token_ids_of(text, loaded, f"text {number} of {name}") for number, text in enumerate(texts, 1)]
 
 

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal
 
+from engine.counting import so_many
 from engine.errors import InvalidParameter
 from engine.json_text import JsonText, loads
 
@@ -132,7 +133,8 @@ def _csv_rows(text: str, name: str) -> Iterator[tuple[int, Row]]:
             number += 1
             if len(line) > len(heads) and any(cell.strip() for cell in line[len(heads) :]):
                 raise refused(
-                    f"{name}, row {number} has {len(line)} fields, and there are {len(heads)} columns. A text that "
+                    f"{name}, row {number} has {so_many(len(line), 'field')} for {so_many(len(heads), 'column')}. "
+                    "A text that "
                     f"holds {delimiter!r} has to stand in quotes."
                 )
             cells = zip(heads, line, strict=False)

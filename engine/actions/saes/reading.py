@@ -18,6 +18,7 @@ from engine.actions.saes.described import find_files
 from engine.actions.saes.measuring import fit_to
 from engine.actions.saes.rooms import Rooms
 from engine.actions.saes.weights import attach_dtype, load_weights, require_memory
+from engine.counting import so_many
 from engine.errors import ContextLengthExceeded, InvalidParameter, SaeNotAttached
 from engine.generation.prompts import check_readable, prepare_chat, prepare_text
 from engine.generation.reading import Reading, ReadingFigures
@@ -171,7 +172,8 @@ class TextReader:
         entries, most = tokens * (top_k + chosen), settings.SAE_ACTIVATIONS_MAX_ENTRIES
         if entries > most:
             raise InvalidParameter(
-                f"{tokens} tokens with {top_k + chosen} features each are {entries} values; at most {most} are read "
+                f"{so_many(tokens, 'token')} with {so_many(top_k + chosen, 'feature')} each are {entries} "
+                f"values; at most {most} are read "
                 "at once.",
                 param="text",
                 details={"tokens": tokens, "entries": entries, "max_entries": most},
@@ -203,18 +205,18 @@ def token_ids_of(source: Source, loaded: LoadedModel, name: str = "text") -> tup
                     param="token_ids",
                 )
     except TextTooLong as error:
-        raise _too_long(name, f"at least {error.tokens}", error.tokens, loaded) from error
+        raise _too_long(name, f"at least {so_many(error.tokens, 'token')}", error.tokens, loaded) from error
     if not ids:
         raise InvalidParameter(f"The {name} is empty: there is nothing to read.", param="text")
     if len(ids) > window:
-        raise _too_long(name, f"{len(ids)}", len(ids), loaded)
+        raise _too_long(name, so_many(len(ids), "token"), len(ids), loaded)
     return ids
 
 
 def _too_long(name: str, tokens: str, length: int, loaded: LoadedModel) -> ContextLengthExceeded:
     window = loaded.info.context_length
     return ContextLengthExceeded(
-        f"The {name} has {tokens} tokens; the context window of {loaded.record.name!r} is {window} tokens.",
+        f"The {name} has {tokens}; the context window of {loaded.record.name!r} is {window} tokens.",
         param="text",
         details={"context_length": window, "prompt_tokens": length},
         remedy="Shorten the text, or read it in parts.",

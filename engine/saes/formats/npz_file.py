@@ -15,6 +15,7 @@ import torch
 from numpy.lib import format as npy
 from torch import Tensor
 
+from engine.counting import so_many
 from engine.saes.errors import SaeLoadFailed
 from engine.saes.formats.weights import Stored, WeightsFile, damaged, unsafe
 
@@ -58,7 +59,7 @@ def open_npz(path: Path) -> NpzFile | None:
             raise unsafe(path, f"holds Python objects in {name}, not numbers")
         wanted = math.prod(shape) * dtype.itemsize
         if wanted > info.file_size:
-            raise damaged(path, f"is damaged: {name} claims {wanted} bytes and has {info.file_size}")
+            raise damaged(path, f"is damaged: {name} claims {so_many(wanted, 'byte')} and has {info.file_size}")
         if info.file_size > MAX_EXPANSION * max(info.compress_size, 1024):
             raise damaged(path, f"expands {name} more than {MAX_EXPANSION}-fold, which weights never do")
         tensors[name] = Stored(shape, dtype.name)

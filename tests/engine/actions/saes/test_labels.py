@@ -228,7 +228,7 @@ def test_text_of_several_lines_stays_whole(tmp_path: Path) -> None:
     [
         ("Latent;Meaning\n5;x\n", r"Its columns are 'Latent', 'Meaning'\."),
         ("", "Its columns are none"),
-        ("index,label\n3,the sea, and ships\n", "row 1 has 3 fields, and there are 2 columns"),
+        ("index,label\n3,the sea, and ships\n", "row 1 has 3 fields for 2 columns"),
         ("index,label,density\n1,x,often\n", "row 1: density is 'often'"),
         ("index\tlabel\tdensity\n1\tx\t1,234\n", "row 1: density is '1,234'"),
         ('index,label\n1,"' + "x" * (1 << 20) + '\n2,y"\n', "no CSV"),
