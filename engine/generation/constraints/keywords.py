@@ -15,6 +15,7 @@ from engine.generation.constraints import formats
 from engine.generation.constraints.enforced import enforced, escaped
 from engine.generation.constraints.exclusive import MAX_ALTERNATIVES, are_told_apart
 from engine.generation.constraints.patterns import problem
+from engine.generation.constraints.tuples import with_prefix_items
 from engine.generation.errors import ResponseFormatUnsupported
 
 FIELD = "response_format"
@@ -105,6 +106,7 @@ def check_schema(schema: Mapping[str, Any] | bool) -> Mapping[str, Any] | bool:
     size = len(compact(schema).encode())
     if size > MAX_BYTES:
         raise _refused(f"The schema has {size} bytes as compact JSON; at most {MAX_BYTES} are accepted.")
+    schema = with_prefix_items(schema)
     walk = _Walk()
     walk.schema(schema, "", 1)
     if walk.misfits:

@@ -221,9 +221,34 @@ def test_words_that_constrain_nothing_make_no_other_grammar() -> None:
     assert ResponseFormat(wordy, "n").text == ResponseFormat(plain, "n").text
 
 
-def test_items_as_a_list() -> None:
-    refusal = refusal_of({"properties": {"a": {"type": "array", "items": [{"type": "integer"}]}}})
+def test_tuples_of_both_drafts_at_once() -> None:
+    refusal = refusal_of({"properties": {"a": {"type": "array", "items": [{}], "prefixItems": [{}]}}})
     assert refusal.details["keywords"] == [{"keyword": "items (a list)", "pointer": "/properties/a/items"}]
+
+
+def test_tuples_of_older_drafts_are_enforced_as_those_of_today() -> None:
+    integer, text = {"type": "integer"}, {"type": "string"}
+    old = {
+        "$defs": {"A": {"type": "array", "items": [integer], "additionalItems": text}},
+        "type": "object",
+        "properties": {
+            "pair": {"type": "array", "items": [integer, text], "minItems": 2, "maxItems": 2},
+            "any": {"anyOf": [{"$ref": "#/$defs/A"}, {"type": "array", "items": [text], "additionalItems": False}]},
+        },
+    }
+    assert ResponseFormat(old, "n").effective_schema == {
+        "$defs": {"A": {"type": "array", "prefixItems": [integer], "items": text}},
+        "type": "object",
+        "properties": {
+            "pair": {"type": "array", "prefixItems": [integer, text], "minItems": 2, "maxItems": 2},
+            "any": {"anyOf": [{"$ref": "#/$defs/A"}, {"type": "array", "prefixItems": [text], "items": False}]},
+        },
+    }
+
+
+def test_a_property_or_a_value_named_items_is_no_tuple() -> None:
+    named = {"properties": {"items": {"const": {"items": [1]}}}, "required": ["items"], "additionalProperties": False}
+    assert ResponseFormat(named, "n").effective_schema == named
 
 
 def test_limits() -> None:
