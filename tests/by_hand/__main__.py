@@ -26,6 +26,7 @@ def main() -> int:
         return 2
     report = {}
     bad = 0
+    shutil.rmtree(given.out / "demo", ignore_errors=True)
     for name in given.scenes or SCENES:
         print(name, flush=True)
         try:
