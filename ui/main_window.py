@@ -156,8 +156,6 @@ class MainWindow(QMainWindow):
         arrive = getattr(page, "arrive", None)
         if arrive is not None:
             arrive(**what)
-        if self.bar.passing is not None:
-            self.bar.passing.follow()
 
     def page(self, key: str) -> QWidget:
         """The page called ``key``, built where it was not yet."""

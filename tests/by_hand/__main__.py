@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+import signal
 import sys
 import traceback
 from pathlib import Path
@@ -24,6 +25,8 @@ def main() -> int:
     if wanting:
         print(f"This wants more of the system. On Debian or Ubuntu: sudo apt-get install {' '.join(wanting)}")
         return 2
+    # Ended from outside, it takes its screen and its program along.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     report = {}
     bad = 0
     shutil.rmtree(given.out / "demo", ignore_errors=True)

@@ -77,7 +77,18 @@ def load(at: Desk) -> None:
     ready(at)
     at.click(at.find("Load SmolLM2-135M-Instruct", kind="button"))
     at.click(at.wait("the model", lambda: first(at, "Attach “"), 300))
-    at.wait("the SAEs", lambda: first(at, "Compare in Chat"), 120)
+    at.wait("the SAEs", lambda: at.says("Attached on layer"), 120)
+
+
+def scrolled_to(at: Desk, text: str) -> Seen:
+    """A button that can be pressed, scrolled to where it is out of sight."""
+    at.move((at.size[0] * 2 // 3, at.size[1] - 60))
+    for _ in range(20):
+        if found := first(at, text):
+            return found
+        at.run("xdotool", "click", "--repeat", "2", "5")
+        time.sleep(0.3)
+    raise Gone(f"{text!r} is nowhere on the page")
 
 
 def first(at: Desk, text: str) -> Seen | None:
@@ -113,6 +124,3 @@ def typed(at: Desk) -> str | None:
     """What stands in the field of Chat where the keyboard is in it."""
     focus = at.focus()
     return str(focus.text) if focus is not None and focus.name == "Your message" else None
-
-
-__all__ = ["ALL", "Gone", "Notes", "Seen"]

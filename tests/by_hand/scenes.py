@@ -22,6 +22,7 @@ from tests.by_hand.common import (
     first,
     load,
     open_page,
+    scrolled_to,
     seated,
     turn_to,
     typed,
@@ -119,7 +120,7 @@ def compare(pictures: Path, data: Path) -> Notes:
     with seated(pictures, data) as at:
         load(at)
         at.picture("loaded")
-        at.click(at.wait("Compare", lambda: first(at, "Compare in Chat")))
+        at.click(scrolled_to(at, "Compare in Chat"))
         at.wait("the question", lambda: typed(at), 30)
         at.picture("question")
         at.key("Return")
@@ -272,7 +273,7 @@ def _steering_keys(at: Desk, tells: Callable[..., None]) -> None:
     dial = at.all(cls="DialTrack", inside="SteerStrip")
     if not dial:
         open_page(at, "Home")
-        at.click(at.find("Compare in Chat", kind="button"))
+        at.click(scrolled_to(at, "Compare in Chat"))
         time.sleep(SOON)
     for _ in range(40):
         focus = at.focus()

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.by_hand.common import ALL, SOON, Notes, comes, load, open_page, ready, seated, turn_to
+from tests.by_hand.common import ALL, SOON, Notes, comes, first, load, open_page, ready, seated, turn_to
 from tests.by_hand.desk import ROOT, Desk, Seen
 from tests.gguf_files import build_gguf
 from tests.tiny import build_checkpoint
@@ -217,7 +217,10 @@ def _load_by_keys(at: Desk, notes: Notes) -> None:
     at.key("Escape")
     time.sleep(SOON)
     for words in ("Load SmolLM2-135M-Instruct", "Attach “", "Compare in Chat"):
-        at.wait(words, lambda words=words: [each for each in at.all(words, kind="button") if each.enabled], 180)
+        if words.startswith("Attach"):
+            at.wait("the model", lambda: first(at, "Attach “"), 180)
+        if words.startswith("Compare"):
+            at.wait("the SAEs", lambda: at.says("Attached on layer"), 120)
         pressed = False
         for _ in range(TABS):
             focus = at.focus()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from PySide6.QtCore import QPoint, QRect, QSize
-from PySide6.QtWidgets import QApplication, QLabel, QLineEdit, QPlainTextEdit, QPushButton, QWidget
+from PySide6.QtCore import QPoint, QRect, QSize, Qt
+from PySide6.QtWidgets import QApplication, QLabel, QLineEdit, QPlainTextEdit, QPushButton, QSlider, QWidget
 from pytestqt.qtbot import QtBot
 
 from tests.conftest import EngineMaker
@@ -14,6 +14,7 @@ from ui.frame import CHAT, HOME
 from ui.main_window import MainWindow
 from ui.widgets.basics import pill
 from ui.widgets.free_place import controls_in, free_place
+from ui.widgets.passing_word import PassingWord
 
 ROOM = QRect(0, 0, 400, 300)
 
@@ -106,3 +107,19 @@ def test_the_welcome_and_the_passing_word_cover_no_control(
     window.say("The model is loaded.")
     assert window.chat.composer.button.isVisible()
     assert covered(window, word) == []
+
+
+def test_the_passing_word_makes_way_for_what_comes_under_it(qtbot: QtBot) -> None:
+    page = QWidget()
+    qtbot.addWidget(page)
+    page.resize(900, 600)
+    word = PassingWord(page)
+    page.show()
+    word.show_words("The model is loaded.")
+    corner = word.geometry()
+    assert corner.bottomRight().x() > 850 and corner.bottomRight().y() > 550
+    dial = QSlider(Qt.Orientation.Horizontal, page)  # as a page that fills itself after it is in front
+    dial.setGeometry(corner)
+    dial.show()
+    until(qtbot, lambda: not word.geometry().intersects(dial.geometry()))
+    assert word.isVisible() and page.rect().contains(word.geometry())

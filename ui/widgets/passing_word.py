@@ -6,7 +6,7 @@ It lies in the lower right corner, or as near to it as it covers no control.
 from __future__ import annotations
 
 from PySide6.QtCore import QEvent, QObject, QPoint, Qt, QTimer
-from PySide6.QtGui import QMouseEvent
+from PySide6.QtGui import QHideEvent, QMouseEvent, QShowEvent
 from PySide6.QtWidgets import QFrame, QWidget
 
 from ui import theme
@@ -15,6 +15,8 @@ from ui.widgets.free_place import controls_in, free_place
 
 WIDTH = 252
 PASSES_MS = 6_000
+FOLLOW_MS = 100
+"""How often it looks whether a control has come under it: pages fill themselves after they are in front."""
 
 
 class PassingWord(QFrame):
@@ -22,7 +24,6 @@ class PassingWord(QFrame):
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
-        self.hide()
         self._around = parent
         self.setObjectName("passing")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground, True)
@@ -36,9 +37,10 @@ class PassingWord(QFrame):
         self._timer.setSingleShot(True)
         self._timer.setInterval(PASSES_MS)
         self._timer.timeout.connect(self.hide)
-        self._soon = QTimer(self)
-        self._soon.setSingleShot(True)
-        self._soon.timeout.connect(self._place)
+        self._watch = QTimer(self)
+        self._watch.setInterval(FOLLOW_MS)
+        self._watch.timeout.connect(self._keep_clear)
+        self.hide()
         parent.installEventFilter(self)
 
     def show_words(self, words: str) -> None:
@@ -50,10 +52,15 @@ class PassingWord(QFrame):
             self.raise_()
             self._timer.start()
 
-    def follow(self) -> None:
-        """Another page is in front: cover none of its controls either, once they have their places."""
-        if self.isVisible():
-            self._soon.start()
+    def showEvent(self, event: QShowEvent) -> None:
+        """Look what comes under it as long as it is seen."""
+        super().showEvent(event)
+        self._watch.start()
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        """Nothing can be covered any more."""
+        super().hideEvent(event)
+        self._watch.stop()
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         """Go."""
@@ -65,6 +72,10 @@ class PassingWord(QFrame):
         if event.type() == QEvent.Type.Resize and self.isVisible():
             self._place()
         return super().eventFilter(watched, event)
+
+    def _keep_clear(self) -> None:
+        if any(each.intersects(self.geometry()) for each in controls_in(self._around, (self,))):
+            self._place()
 
     def _place(self) -> None:
         around = self._around
