@@ -6,6 +6,7 @@ import argparse
 import json
 import shutil
 import signal
+import subprocess
 import sys
 import traceback
 from pathlib import Path
@@ -65,6 +66,8 @@ def _demo(data: Path, out: Path) -> Path:
                 shutil.copytree(source, target / item)
             elif source.exists():
                 shutil.copyfile(source, target / item)
+        # The pack may be of an earlier version of the program.
+        subprocess.run([sys.executable, "-m", "app", "demo", "install", "--data-dir", target], cwd=ROOT, check=True)
     return target
 
 

@@ -68,16 +68,34 @@ def turn_to(at: Desk, title: str) -> None:
 def ready(at: Desk) -> None:
     """The window is there and nothing of a welcome lies over it."""
     at.wait("the window", at.page)
-    if comes(at, lambda: at.all("Not now", kind="button"), 4):
+    if comes(at, lambda: at.all("Not now", kind="button"), 6):
         at.click(at.find("Not now", kind="button"))
 
 
 def load(at: Desk) -> None:
     """A model in memory and the demo's SAEs attached, by whatever Home offers."""
     ready(at)
-    at.click(at.find("Load SmolLM2-135M-Instruct", kind="button"))
-    at.click(at.wait("the model", lambda: first(at, "Attach “"), 300))
+    at.click(still(at, "Load SmolLM2-135M-Instruct"))
+    at.wait("the model", lambda: first(at, "Attach “"), 300)
+    at.click(still(at, "Attach “"))
     at.wait("the SAEs", lambda: at.says("Attached on layer"), 120)
+
+
+def still(at: Desk, text: str) -> Seen:
+    """A button that can be pressed, once it stays where it is: cards grow when a load ends."""
+    found: Seen | None = None
+    deadline = time.monotonic() + 120
+    missed = 0
+    while time.monotonic() < deadline:
+        before, found = found, first(at, text)
+        if before is not None and found is not None and before.rect == found.rect:
+            return found
+        missed = 0 if found is not None else missed + 1
+        if missed > 6:
+            at.wheel((at.size[0] * 2 // 3, at.size[1] - 60), 1)
+        time.sleep(0.4)
+    at.picture("gone")
+    raise Gone(f"{text!r} does not come, or does not stay where it is")
 
 
 def scrolled_to(at: Desk, text: str) -> Seen:
@@ -93,7 +111,9 @@ def scrolled_to(at: Desk, text: str) -> Seen:
 
 def first(at: Desk, text: str) -> Seen | None:
     """The first button of that name that can be pressed."""
-    return next((each for each in at.all(text, kind="button") if each.enabled), None)
+    found = [each for each in at.all(text, kind="button") if each.enabled]
+    # Another may begin alike: a model, and its quantised file.
+    return next((each for each in found if each.name == text), found[0] if found else None)
 
 
 def comes(at: Desk, until: Callable[[], Any], patience: float = 30) -> bool:

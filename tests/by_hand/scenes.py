@@ -103,10 +103,13 @@ def _install_watched(at: Desk, since: float) -> tuple[Seen, list[tuple[float, An
     seen: list[tuple[float, Any]] = [(0.0, None)]
 
     def offered() -> Seen | None:
-        bars = [each.value for each in at.widgets() if "Progress" in each.facts["class"] and "ModelCard" in each.inside]
+        there = at.widgets()
+        bars = [each.value for each in there if "Progress" in each.facts["class"] and "ModelCard" in each.inside]
         now = time.monotonic() - since
-        if bars and (bars[0] != seen[-1][1]):
+        if bars and bars[0] != seen[-1][1]:
             seen.append((now, bars[0]))
+            words = [each.text for each in there if each.look == "muted" and "ModelCard" in each.inside]
+            print(f"  {now:6.1f} s  {bars[0]} %  {' / '.join(words)[:90]}", flush=True)
         return first(at, "Compare in Chat")
 
     button = at.wait("Compare", offered, 600)
@@ -128,7 +131,8 @@ def compare(pictures: Path, data: Path) -> Notes:
         _drag_dial(at, 0.3)
         notes.note("it was still written when the dial was let go", writing(at))
         at.type("typed after the dial")
-        notes.note("what is typed after the dial goes into the field", typed(at) == "typed after the dial", typed(at))
+        there = comes(at, lambda: typed(at) == "typed after the dial", 3)
+        notes.note("what is typed after the dial goes into the field", there, typed(at))
         at.picture("turned")
         at.wait("the end", lambda: not writing(at), 180)
         time.sleep(SOON)
@@ -161,7 +165,7 @@ def compare(pictures: Path, data: Path) -> Notes:
             time.sleep(SOON)
             notes.note("and goes there", at.find(cls="DialTrack").value > 0, at.find(cls="DialTrack").value)
             at.type("x")
-            notes.note("and the keys are in the field again", typed(at) == "x", at.focus() and at.focus().label)
+            notes.note("and the keys are in the field again", comes(at, lambda: typed(at) == "x", 3), typed(at))
     return notes
 
 
@@ -244,7 +248,7 @@ def _chat_keys(at: Desk, tells: Callable[..., None]) -> None:
     at.key("shift+Return")
     at.type("in words.")
     two = "Count from one to five hundred,\nin words."
-    tells("Shift+Enter", "breaks the line", typed(at) == two, typed(at))
+    tells("Shift+Enter", "breaks the line", comes(at, lambda: typed(at) == two, 3), typed(at))
     at.key("Return")
     tells("Enter", "sends", comes(at, lambda: writing(at), 10))
     at.wait("words", lambda: answers(at), 60)
@@ -253,7 +257,7 @@ def _chat_keys(at: Desk, tells: Callable[..., None]) -> None:
     tells("Esc", "stops", busy and comes(at, lambda: not writing(at), 10), "" if busy else "had ended before")
     at.picture("stopped")
     at.key("ctrl+n")
-    tells("Ctrl+N", "a new chat", comes(at, lambda: not answers(at), 10) and typed(at) == "", typed(at))
+    tells("Ctrl+N", "a new chat", comes(at, lambda: not answers(at), 10) and comes(at, lambda: typed(at) == "", 3))
     rows = at.find("Saved conversations")
     count = rows.value
     at.click((rows.rect[0] + 40, rows.rect[1] + 14))
@@ -264,34 +268,29 @@ def _chat_keys(at: Desk, tells: Callable[..., None]) -> None:
 
 
 def _steering_keys(at: Desk, tells: Callable[..., None]) -> None:
-    switch = at.find(cls="Switch")
+    open_page(at, "Home")
+    at.click(scrolled_to(at, "Compare in Chat"))
+    at.wait("the question", lambda: typed(at), 30)
+    at.wait("the dial", lambda: at.find(cls="Switch").value, 20)
     at.key("ctrl+t")
-    changed = comes(at, lambda: at.find(cls="Switch").value != switch.value, 10)
+    off = comes(at, lambda: not at.find(cls="Switch").value, 10)
     at.key("ctrl+t")
-    tells("Ctrl+T", "off and on", changed and comes(at, lambda: at.find(cls="Switch").value == switch.value, 10))
-    open_page(at, "Chat")
-    dial = at.all(cls="DialTrack", inside="SteerStrip")
-    if not dial:
-        open_page(at, "Home")
-        at.click(scrolled_to(at, "Compare in Chat"))
-        time.sleep(SOON)
-    for _ in range(40):
-        focus = at.focus()
-        if focus is not None and focus.facts["class"] == "DialTrack":
-            break
+    tells("Ctrl+T", "off and on", off and comes(at, lambda: at.find(cls="Switch").value, 10))
+    way: list[str] = []
+    while len(way) < 60 and (not way or way[-1] != "DialTrack"):
         at.key("Tab")
+        focus = at.focus()
+        way.append(focus.facts["class"] if focus is not None else "nothing")
     before = at.find(cls="DialTrack").value
     at.key("Left")
     one = at.find(cls="DialTrack").value
     at.key("Prior")
     ten = at.find(cls="DialTrack").value
     right = abs(one - before) == 5 and abs(ten - one) == 25
-    tells("Arrows, Page Up, Page Down", "small and larger steps", right, (before, one, ten))
+    tells("Arrows, Page Up, Page Down", "small and larger steps", right, (before, one, ten, way[-1]))
     turn_to(at, "Steering")
-    at.click(at.find("Search features", kind="line"))
-    at.type("sea")
-    comes(at, lambda: at.all("Features found"), 10)
-    time.sleep(1.5)
+    at.click(at.find("Features to add", kind="edit"))
+    at.type("17")
     at.key("Return")
     there = comes(at, lambda: at.all(cls="FeatureRow"), 10)
     at.picture("feature")

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.by_hand.common import ALL, SOON, Notes, comes, first, load, open_page, ready, seated, turn_to
+from tests.by_hand.common import ALL, SOON, Notes, comes, first, load, open_page, ready, scrolled_to, seated, turn_to
 from tests.by_hand.desk import ROOT, Desk, Seen
 from tests.gguf_files import build_gguf
 from tests.tiny import build_checkpoint
@@ -28,6 +28,7 @@ def wheel(pictures: Path, data: Path) -> Notes:
     notes = Notes()
     with seated(pictures, data) as at:
         load(at)
+        _something_to_turn(at)
         for title in ALL:
             open_page(at, title)
             done: set[int] = set()
@@ -52,6 +53,18 @@ def wheel(pictures: Path, data: Path) -> Notes:
                     break
             notes.note(f"{title}: {len(done)} controls", not changed, changed)
     return notes
+
+
+def _something_to_turn(at: Desk) -> None:
+    """A cluster under Chat's dial, and a feature on Steering."""
+    at.click(scrolled_to(at, "Compare in Chat"))
+    at.find(cls="DialTrack")
+    open_page(at, "Steering")
+    field = at.find("Features to add", kind="edit")
+    at.click(field)
+    at.type("17")
+    at.key("Return")
+    at.find(cls="FeatureRow")
 
 
 def _controls(at: Desk, done: set[int]) -> list[Seen]:
