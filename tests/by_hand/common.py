@@ -75,10 +75,21 @@ def ready(at: Desk) -> None:
 def load(at: Desk) -> None:
     """A model in memory and the demo's SAEs attached, by whatever Home offers."""
     ready(at)
-    at.click(still(at, "Load SmolLM2-135M-Instruct"))
-    at.wait("the model", lambda: first(at, "Attach “"), 300)
-    at.click(still(at, "Attach “"))
-    at.wait("the SAEs", lambda: at.says("Attached on layer"), 120)
+    _until(at, "Load SmolLM2-135M-Instruct", lambda: at.says("SmolLM2-135M-Instruct is loaded") or first(at, "Unload"))
+    _until(at, "Attach “", lambda: at.says("Attached on layer"))
+
+
+def _until(at: Desk, button: str, done: Callable[[], Any]) -> None:
+    """Press a button, again where the press came too early, until something is so."""
+    for number in range(4):
+        at.click(still(at, button))
+        if comes(at, done, 45):
+            return
+        print(f"  pressed {button!r} in vain, {number + 1}", flush=True)
+        at.picture("in-vain")
+        if at.all("Not now", kind="button"):
+            at.click(at.find("Not now", kind="button"))
+    raise Gone(f"{button!r} does nothing")
 
 
 def still(at: Desk, text: str) -> Seen:
