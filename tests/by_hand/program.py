@@ -18,6 +18,7 @@ from app.__main__ import main  # isort: skip  # prepares the environment before 
 from PySide6.QtCore import QObject, QPoint, Qt, Signal, Slot
 from PySide6.QtWidgets import (
     QAbstractButton,
+    QAbstractScrollArea,
     QAbstractSlider,
     QAbstractSpinBox,
     QApplication,
@@ -77,11 +78,13 @@ def _rect(widget: QWidget) -> list[int]:
 
 
 def _widget(widget: QWidget) -> dict[str, Any]:
-    seen = widget.visibleRegion().boundingRect()
+    # What scrolls lies behind its own viewport.
+    face = widget.viewport() if isinstance(widget, QAbstractScrollArea) else widget
+    seen = face.visibleRegion().boundingRect()
     ratio = widget.devicePixelRatioF()
-    corner = widget.mapToGlobal(seen.topLeft())
+    corner = face.mapToGlobal(seen.topLeft())
     shown = [round(each * ratio) for each in (corner.x(), corner.y(), seen.width(), seen.height())]
-    middle = widget.mapToGlobal(seen.center())
+    middle = face.mapToGlobal(seen.center())
     there = QApplication.widgetAt(middle)
     return {
         "id": getCppPointer(widget)[0],

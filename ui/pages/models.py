@@ -478,6 +478,9 @@ class ModelsPage(ShelfPage):
     def arrive(self, *, add: bool = False, files: Sequence[Path] = ()) -> None:
         """Another page may lead to the ways a model comes in; ``files`` were dropped on the window."""
         self._show_memory()
+        if files:
+            # What comes of them is told at the top, which may have been scrolled away.
+            self.verticalScrollBar().setValue(0)
         for path in files:
             self.import_path(str(path))
         if add:
