@@ -7,6 +7,7 @@
 #   make test         the whole suite: lint, import rules, types, tests
 #   make bench        speed ratios, into bench/out/latest.json
 #   make screenshots  every page of the window, into docs/screenshots/
+#   make by-hand      the window on a virtual screen, used by a real mouse and real keys
 #   make package      an installer for this system, installed and tried
 #   make try-clients  the examples of docs/clients.md, run with the real client libraries
 #
@@ -32,7 +33,7 @@ TEST_DATA := $(CURDIR)/.data
 PYTEST_ARGS ?=
 ARGS ?=
 
-.PHONY: help setup packages gguf gguf-engine demo demo-test run serve test lint types screenshots bench package try-clients qt-offscreen qt-window clean
+.PHONY: help setup packages gguf gguf-engine demo demo-test run serve test lint types screenshots by-hand bench package try-clients qt-offscreen qt-window clean
 
 help:
 	@sed -n '2,/^$$/s/^# \{0,1\}//p' Makefile
@@ -144,6 +145,10 @@ bench: gguf-engine demo-test
 screenshots: qt-offscreen gguf-engine demo-test
 	@[ -f tests/ui/screenshots.py ] || { echo "The screenshot tool is not in this version yet." >&2; exit 1; }
 	QT_QPA_PLATFORM=offscreen MILLM_DATA_DIR=$(TEST_DATA) HF_HUB_OFFLINE=1 $(PY) -m tests.ui.screenshots $(ARGS)
+
+# By hand, not in CI: it takes some minutes a scene. ARGS="wheel small" names scenes; it says which packages are missing.
+by-hand: packages demo-test
+	$(PY) -m tests.by_hand $(ARGS)
 
 # The build wants Qt (to draw icons) and installs PyInstaller itself. ARGS="--no-try" leaves the trying out.
 package: qt-offscreen packages gguf-engine

@@ -18,10 +18,8 @@ from ui.pages.saes_shelf import may_be_sae
 DOCUMENT_PAGES = (PROFILES, CLUSTERS, CIRCUITS)
 """Each of them takes all three kinds and says where a document went."""
 LABEL_ENDINGS = (".csv", ".tsv", ".jsonl", ".ndjson", ".csv.gz", ".jsonl.gz", ".ndjson.gz", ".json.gz")
-TAKEN = (
-    "a model (its folder or a GGUF file), an SAE (its folder or file of weights), a profile, cluster or circuit "
-    "(.json), and labels (.csv, .json, .jsonl)"
-)
+TAKEN = "a model, an SAE, a profile, cluster or circuit (.json), or labels (.csv, .json)"
+"""Short enough for the row under the bar, where a longer one is cut."""
 
 
 @dataclass(frozen=True)

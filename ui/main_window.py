@@ -61,6 +61,7 @@ GEOMETRY_KEY = "window_geometry"
 DEFAULT_SIZE = (1280, 800)
 BREATH_MS = 20
 """Between two pieces of work that a person has asked for together: time to draw and to hear the person."""
+NOTHING_TO_SWITCH = "Nothing is set to steer yet: choose a cluster, a profile or a circuit, or turn up features."
 TITLE_BAR = 36
 """About what the desktop's own frame takes of a screen's height."""
 SLIM_BELOW = 1020
@@ -156,8 +157,6 @@ class MainWindow(QMainWindow):
         arrive = getattr(page, "arrive", None)
         if arrive is not None:
             arrive(**what)
-        if self.bar.passing is not None:
-            self.bar.passing.follow()
 
     def page(self, key: str) -> QWidget:
         """The page called ``key``, built where it was not yet."""
@@ -420,6 +419,8 @@ class MainWindow(QMainWindow):
     def _switch_steering(self) -> None:
         if self.bar.switch.isEnabled():
             self.bar.switch.click()
+        else:
+            self.say(NOTHING_TO_SWITCH)
 
     def _turn_page(self, steps: int) -> None:
         keys = list(self._specs)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+import signal
+import subprocess
 import sys
 import traceback
 from pathlib import Path
@@ -24,8 +26,11 @@ def main() -> int:
     if wanting:
         print(f"This wants more of the system. On Debian or Ubuntu: sudo apt-get install {' '.join(wanting)}")
         return 2
+    # Ended from outside, it takes its screen and its program along.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     report = {}
     bad = 0
+    shutil.rmtree(given.out / "demo", ignore_errors=True)
     for name in given.scenes or SCENES:
         print(name, flush=True)
         try:
@@ -61,6 +66,8 @@ def _demo(data: Path, out: Path) -> Path:
                 shutil.copytree(source, target / item)
             elif source.exists():
                 shutil.copyfile(source, target / item)
+        # The pack may be of an earlier version of the program.
+        subprocess.run([sys.executable, "-m", "app", "demo", "install", "--data-dir", target], cwd=ROOT, check=True)
     return target
 
 

@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from app import system_libraries
+
 ROOT = Path(__file__).resolve().parents[2]
 NEEDED = {"Xvfb": "xvfb", "openbox": "openbox", "xdotool": "xdotool", "import": "imagemagick"}
 """Programs, and the Debian packages that have them."""
@@ -27,7 +29,8 @@ PATIENCE = 120.0
 
 def missing() -> list[str]:
     """The Debian packages that a desk wants and this machine has not."""
-    return sorted({package for program, package in NEEDED.items() if shutil.which(program) is None})
+    programs = {package for program, package in NEEDED.items() if shutil.which(program) is None}
+    return sorted(programs | {need.package for need in system_libraries.missing(screen=True)})
 
 
 class Gone(Exception):
@@ -76,6 +79,7 @@ class Desk:
         environment: Mapping[str, str] | None = None,
     ) -> None:
         self.pictures, self.size = pictures, size
+        self.data = data or home / ".local" / "share" / "miLLM Desktop"
         self._taken = 0
         self._children: list[subprocess.Popen[Any]] = []
         read, write = os.pipe()
@@ -97,7 +101,7 @@ class Desk:
             "PYTHONPATH": str(ROOT),
             "QT_SCALE_FACTOR": f"{scale:g}",
         }
-        for name in ("QT_QPA_PLATFORM", "MILLM_DATA_DIR"):
+        for name in ("QT_QPA_PLATFORM", "MILLM_DATA_DIR", "WAYLAND_DISPLAY"):
             self.environment.pop(name, None)
         self._start(["openbox"])
         self.wait("the window manager", lambda: self.run("xdotool", "get_desktop").isdigit())
@@ -162,22 +166,39 @@ class Desk:
         found = [Seen(facts) for window in self.look() for facts in window["widgets"]]
         return [each for each in found if each.shown[2] > 2 and each.shown[3] > 2]
 
-    def all(self, text: str = "", *, kind: str | None = None, cls: str | None = None) -> list[Seen]:
-        """Widgets whose name or text begins so."""
+    def all(
+        self, text: str = "", *, kind: str | None = None, cls: str | None = None, inside: str | None = None
+    ) -> list[Seen]:
+        """Widgets whose name or text begins so; ``inside`` is the class of something around them."""
         return [
             each
             for each in self.widgets()
-            if (each.name.startswith(text) or each.text.replace("&", "").startswith(text))
+            if (each.name.startswith(text) or each.text.replace("&", "").strip().startswith(text))
             and (kind is None or each.kind == kind)
             and (cls is None or cls in each.facts["class"])
+            and (inside is None or inside in each.inside)
         ]
 
-    def find(self, text: str = "", *, kind: str | None = None, cls: str | None = None, patience: float = 20) -> Seen:
+    def find(
+        self,
+        text: str = "",
+        *,
+        kind: str | None = None,
+        cls: str | None = None,
+        inside: str | None = None,
+        patience: float = 20,
+    ) -> Seen:
         """The first widget whose name or text begins so; waited for."""
         found: list[Seen] = self.wait(
-            f"{kind or cls or 'widget'} {text!r}", lambda: self.all(text, kind=kind, cls=cls), patience
+            f"{kind or cls or 'widget'} {text!r}",
+            lambda: self.all(text, kind=kind, cls=cls, inside=inside),
+            patience,
         )
         return found[0]
+
+    def same(self, as_before: Seen) -> Seen | None:
+        """The same widget as it stands now, where it can still be seen."""
+        return next((each for each in self.widgets() if each.id == as_before.id), None)
 
     def says(self, text: str) -> bool:
         """Whether these words stand anywhere."""
@@ -206,6 +227,18 @@ class Desk:
         self.run("import", "-window", "root", str(path))
         return path
 
+    def shot(self, place: list[int]) -> bytes:
+        """A part of the screen, to be compared with itself at another time."""
+        x, y, width, height = place
+        done = subprocess.run(
+            ["import", "-window", "root", "-crop", f"{width}x{height}+{x}+{y}", "rgb:-"],
+            env=self.environment,
+            capture_output=True,
+            check=True,
+            timeout=60,
+        )
+        return done.stdout
+
     # --- hands ------------------------------------------------------------------------------------------------------
 
     def run(self, *command: str) -> str:
@@ -216,7 +249,8 @@ class Desk:
     def move(self, place: Seen | tuple[int, int]) -> None:
         """Put the pointer there."""
         x, y = place.middle if isinstance(place, Seen) else place
-        self.run("xdotool", "mousemove", "--sync", str(x), str(y))
+        self.run("xdotool", "mousemove", str(x), str(y))
+        time.sleep(0.05)
 
     def click(self, place: Seen | tuple[int, int], *, times: int = 1, button: int = 1) -> None:
         """Click there."""
@@ -236,8 +270,8 @@ class Desk:
         for step in range(1, steps + 1):
             x = start[0] + (end[0] - start[0]) * step // steps
             y = start[1] + (end[1] - start[1]) * step // steps
-            self.run("xdotool", "mousemove", "--sync", str(x), str(y))
-            time.sleep(0.04)
+            self.run("xdotool", "mousemove", str(x), str(y))
+            time.sleep(0.05)
         time.sleep(0.2)
         self.run("xdotool", "mouseup", "1")
 
@@ -248,6 +282,14 @@ class Desk:
     def type(self, text: str) -> None:
         """Type a text."""
         self.run("xdotool", "type", "--delay", "12", text)
+
+    def copy(self, text: str) -> None:
+        """Put a text on the clipboard, as another program would; it stays there until the next."""
+        command = [sys.executable, "-m", "tests.by_hand.clipboard", text]
+        source = subprocess.Popen(command, env=self.environment, cwd=ROOT, stdout=subprocess.PIPE)
+        self._children.append(source)
+        assert source.stdout is not None
+        source.stdout.readline()
 
     def resize(self, width: int, height: int) -> None:
         """Give the program's window a size, at the corner of the screen."""

@@ -16,7 +16,12 @@ class Source(QLabel):
     def __init__(self, file: Path) -> None:
         super().__init__("file")
         self._file = file
-        self.setWindowFlags(Qt.WindowType.FramelessWindowHint | Qt.WindowType.WindowStaysOnTopHint)
+        self.setWindowTitle("drag source")
+        self.setWindowFlags(
+            Qt.WindowType.FramelessWindowHint
+            | Qt.WindowType.WindowStaysOnTopHint
+            | Qt.WindowType.WindowDoesNotAcceptFocus
+        )
         self.setGeometry(0, 0, 48, 28)
 
     def mousePressEvent(self, event: QMouseEvent) -> None:

@@ -18,6 +18,7 @@ from app.__main__ import main  # isort: skip  # prepares the environment before 
 from PySide6.QtCore import QObject, QPoint, Qt, Signal, Slot
 from PySide6.QtWidgets import (
     QAbstractButton,
+    QAbstractScrollArea,
     QAbstractSlider,
     QAbstractSpinBox,
     QApplication,
@@ -27,8 +28,10 @@ from PySide6.QtWidgets import (
     QPlainTextEdit,
     QTabBar,
     QTextEdit,
+    QToolButton,
     QWidget,
 )
+from shiboken6 import getCppPointer
 
 
 class Looker(QObject):
@@ -75,26 +78,63 @@ def _rect(widget: QWidget) -> list[int]:
 
 
 def _widget(widget: QWidget) -> dict[str, Any]:
-    seen = widget.visibleRegion().boundingRect()
+    # What scrolls lies behind its own viewport.
+    face = widget.viewport() if isinstance(widget, QAbstractScrollArea) else widget
+    seen = face.visibleRegion().boundingRect()
     ratio = widget.devicePixelRatioF()
-    corner = widget.mapToGlobal(seen.topLeft())
+    corner = face.mapToGlobal(seen.topLeft())
     shown = [round(each * ratio) for each in (corner.x(), corner.y(), seen.width(), seen.height())]
-    middle = widget.mapToGlobal(seen.center())
+    middle = face.mapToGlobal(seen.center())
     there = QApplication.widgetAt(middle)
     return {
+        "id": getCppPointer(widget)[0],
         "class": type(widget).__name__,
+        "inside": _around(widget),
         "kind": _kind(widget),
         "name": widget.accessibleName(),
         "object": widget.objectName(),
+        "look": widget.property("look"),
         "text": _text(widget),
         "value": _value(widget),
+        "range": [widget.minimum(), widget.maximum()] if isinstance(widget, QAbstractSlider) else None,
+        "cut": _cut(widget),
         "rect": _rect(widget),
         "shown": shown,
         "on_top": there is not None and (there is widget or widget.isAncestorOf(there)),
         "enabled": widget.isEnabled(),
         "focus": widget.hasFocus(),
-        "tab": bool(widget.focusPolicy() & Qt.FocusPolicy.TabFocus),
+        "tab": bool(widget.focusPolicy() & Qt.FocusPolicy.TabFocus) and not _behind_another(widget),
     }
+
+
+def _around(widget: QWidget) -> list[str]:
+    """The classes it lies in, from near to far."""
+    found = []
+    above = widget.parentWidget()
+    while above is not None:
+        found.append(type(above).__name__)
+        above = above.parentWidget()
+    return found
+
+
+def _behind_another(widget: QWidget) -> bool:
+    """Of buttons of which one is chosen, Tab comes to that one; the arrows go on to the others."""
+    if not isinstance(widget, QAbstractButton) or not widget.isCheckable() or widget.isChecked():
+        return False
+    group = widget.group()
+    return widget.autoExclusive() or (group is not None and group.exclusive())
+
+
+def _cut(widget: QWidget) -> bool:
+    """Whether its words want more room than it has."""
+    if isinstance(widget, QLabel) and widget.text():
+        if widget.wordWrap():
+            return widget.heightForWidth(widget.width()) > widget.height() + 2
+        return type(widget) is QLabel and widget.sizeHint().width() > widget.width() + 1
+    if isinstance(widget, QAbstractButton) and widget.text():
+        hint = widget.minimumSizeHint() if isinstance(widget, QToolButton) else widget.sizeHint()
+        return hint.width() > widget.width() + 1 or hint.height() > widget.height() + 1
+    return False
 
 
 def _kind(widget: QWidget) -> str | None:

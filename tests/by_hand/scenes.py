@@ -1,371 +1,343 @@
-"""What is done by hand, scene by scene. A scene notes what it saw and goes on; the first of its pictures tells the rest.
+"""What is done by hand in the order in which a person does it: the first minute, a comparison, the keys.
 
-Each takes a place for pictures and a prepared data folder (with the demo model installed), and gives its notes.
+Each scene takes a place for pictures and a prepared data folder (with the demo model installed), and gives its notes.
 """
 
 from __future__ import annotations
 
 import json
-import shutil
-import subprocess
-import sys
-import tempfile
+import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from tests.by_hand.desk import ROOT, Desk, Gone, Seen, desk
+from tests.by_hand.common import (
+    ALL,
+    SOON,
+    Notes,
+    answers,
+    comes,
+    first,
+    load,
+    open_page,
+    scrolled_to,
+    seated,
+    turn_to,
+    typed,
+    writing,
+)
+from tests.by_hand.desk import ROOT, Desk, Seen
+from tests.by_hand.walks import drops, keyboard, small, wheel
 
-PAGES = ("Home", "Chat", "Records", "Steering", "Profiles", "Clusters", "Circuits", "Sweep", "Features", "Monitor")
-SHELVES = ("Models", "SAEs", "Server", "Settings")
-TURNED = ("combo", "spin", "slider", "tabs", "dial")
-
-
-@dataclass
-class Notes:
-    """What a scene saw: (what, whether it is right, details), and times in seconds."""
-
-    rows: list[tuple[str, bool, str]] = field(default_factory=list)
-    times: dict[str, float] = field(default_factory=dict)
-
-    def note(self, what: str, right: object, details: object = "") -> None:
-        """Write one down, and say it."""
-        self.rows.append((what, bool(right), str(details)))
-        print(f"  {'ok  ' if right else 'BAD '} {what}{f' | {details}' if details else ''}", flush=True)
-
-    def timed(self, what: str, since: float) -> None:
-        """How long something took."""
-        self.times[what] = round(time.monotonic() - since, 1)
-        print(f"  {self.times[what]:6.1f} s  {what}", flush=True)
-
-
-@contextmanager
-def _desk(pictures: Path, data: Path | None, **options: Any) -> Iterator[Desk]:
-    """A desk with a copy of the data folder, so that no scene sees what another did."""
-    with tempfile.TemporaryDirectory(prefix="by-hand-") as home:
-        own = None
-        if data is not None:
-            own = Path(home) / "data"
-            shutil.copytree(data, own)
-        with desk(pictures, data=own, home=Path(home), **options) as made:
-            yield made
-
-
-def _open(at: Desk, title: str) -> str | None:
-    """Open a page by its button in the navigation; its key."""
-    button = at.find(title, cls="Nav", kind="button", patience=120)
-    at.click(button)
-    at.wait(f"the page {title}", lambda: any(b.value for b in at.all(title, cls="Nav", kind="button")), 30)
-    time.sleep(0.6)
-    return at.page()
-
-
-def _ready(at: Desk) -> None:
-    """The window is there and nothing of a welcome lies over it."""
-    at.find("Home", cls="Nav", kind="button", patience=120)
-    for word in ("Skip", "Not now", "Close the welcome"):
-        for each in at.all(word, kind="button"):
-            at.click(each)
-
-
-def _load(at: Desk) -> None:
-    """A model in memory and the demo's SAEs attached, by whatever Home offers."""
-    _ready(at)
-    _open(at, "Home")
-    at.click(at.find("Load SmolLM2-135M-Instruct", kind="button"))
-    attach = at.wait("the model", lambda: _first(at, "Attach"), 300)
-    at.click(attach)
-    at.wait("the SAEs", lambda: not at.all("Attach the demo", kind="button"), 120)
-
-
-def _first(at: Desk, text: str) -> Seen | None:
-    found = [each for each in at.all(text, kind="button") if each.enabled]
-    return found[0] if found else None
-
-
-# --- scenes -----------------------------------------------------------------------------------------------------------
+INSTALL = "Install the demo model"
+LONGEST_STAND = 8.0
+"""Seconds a bar may stand still before a person takes it for dead."""
 
 
 def first_run(pictures: Path, data: Path) -> Notes:
-    """From nothing: the folder is asked, then two clicks and Enter to the first steered words; every click twice."""
+    """From nothing: the folder is asked, then impatient clicks, *Compare* and Enter to the first steered words."""
     notes = Notes()
-    with _desk(pictures, None) as at:
-        at.find("Start", kind="button", patience=60)
+    # The wheel that was fetched once is not fetched again, so that the times are those of this machine.
+    kept = {"PIP_CACHE_DIR": os.environ.get("PIP_CACHE_DIR", str(Path.home() / ".cache" / "pip")), "HF_HUB_OFFLINE": ""}
+    with seated(pictures, None, environment=kept) as at:
+        at.find("Continue", kind="button", patience=60)
+        notes.timed("from the start to the question", at.began)
         at.picture("folder")
+        entered = time.monotonic()
         at.key("Return")
-        at.find("Home", cls="Nav", kind="button", patience=120)
+        at.wait("the window", at.page)
+        notes.timed("from Enter to the window", entered)
+        at.wait("an offer", lambda: first(at, INSTALL), 60)
+        time.sleep(1)
         at.picture("home")
-        install = at.find("Install the demo model", kind="button")
+        places = [each for each in at.all(INSTALL, kind="button") if each.enabled and each.on_top]
+        notes.note("one or more ways to install", places, [each.inside[0] for each in places])
         since = time.monotonic()
-        at.click(install, times=2)
-        for each in at.all("Install the demo model", kind="button"):
+        for each in places:
+            at.click(each, times=2)
+        for each in places:
             at.click(each)
-        seen: list[tuple[float, Any]] = []
-
-        def offered() -> Seen | None:
-            bars = [each.value for each in at.widgets() if "Progress" in each.facts["class"]]
-            seen.append((time.monotonic() - since, bars[:1]))
-            return _first(at, "Compare")
-
-        button = at.wait("Compare", offered, 600)
-        notes.timed("installed, loaded and attached", since)
-        moved = [b for (_, a), (_, b) in pairwise(seen) if a != b]
-        notes.note("the bar moved", len(moved) >= 5, f"{len(moved)} steps seen")
+        left = [each.inside[0] for each in at.all(INSTALL, kind="button") if each.enabled]
+        notes.note("no button to install is live while it installs", not left, left)
+        at.picture("clicked")
+        at.key("ctrl+l")
+        time.sleep(SOON)
+        stale = [each.label for each in at.all(INSTALL, kind="button") if each.enabled]
+        notes.note("Chat does not offer what is under way", not stale, stale)
+        at.picture("chat-meanwhile")
+        at.key("ctrl+1")
+        button, seen = _install_watched(at, since)
+        notes.timed("from the first click to Compare", since)
+        steps = [value for (_, value), (_, after) in pairwise(seen) if value != after]
+        notes.note("the bar moved", len(steps) >= 5, f"{len(seen)} values in {seen[-1][0]:.0f} s")
+        back = [(a, b) for (_, a), (_, b) in pairwise(seen) if b is not None and a is not None and b < a]
+        notes.note("the bar never went back", not back, back)
+        stood = max(((after - before, value) for (before, value), (after, _) in pairwise(seen)), default=(0.0, None))
+        notes.note("the bar never stood", stood[0] <= LONGEST_STAND, f"{stood[0]:.1f} s at {stood[1]} %")
         at.picture("installed")
+        notes.note("the welcome has gone", not at.all("Show me around", inside="CoachPanel"))
+        clicked = time.monotonic()
         at.click(button)
         at.wait("Chat", lambda: at.page() == "chat", 30)
-        focus = at.focus()
-        notes.note("the keyboard is in the composer", focus is not None and focus.kind == "edit", focus and focus.label)
+        at.wait("the question in the field", lambda: typed(at), 20)
+        notes.timed("from Compare to the question in the field", clicked)
+        at.picture("compare")
         at.key("Return")
         began = time.monotonic()
-        at.wait("words of both answers", lambda: _words(at) >= 2, 120)
+        at.wait("words of both answers", lambda: len(answers(at)) >= 2, 120)
         notes.timed("from Enter to words of both", began)
         notes.timed("from the first click to the first steered words", since)
         at.picture("steered")
+        open_page(at, "Models")
+        kept = [each.text for each in at.widgets() if each.kind == "label" and each.text.endswith("MB")]
+        notes.note("what lies in the data folder is counted as kept there", "0.0 MB" not in kept[:1], kept)
+        at.picture("models")
+        log = at.data / "logs" / "millm.log"
+        text = log.read_text(encoding="utf-8") if log.exists() else ""
+        wrong = [row for row in text.splitlines() if " ERROR " in row or "Traceback" in row]
+        notes.note("nothing failed in the log", text and not wrong, wrong[:3] or f"{len(text.splitlines())} lines")
+    notes.note("the load of this machine", True, os.getloadavg())
     return notes
 
 
-def _words(at: Desk) -> int:
-    """How many answers on the screen have text."""
-    return sum(bool(each.text.strip()) for each in at.widgets() if each.facts["class"] in ("MarkdownView", "FlowText"))
+def _install_watched(at: Desk, since: float) -> tuple[Seen, list[tuple[float, Any]]]:
+    """Wait for *Compare*, and note when the bar of the installation showed which value."""
+    seen: list[tuple[float, Any]] = [(0.0, None)]
+
+    def offered() -> Seen | None:
+        there = at.widgets()
+        bars = [each.value for each in there if "Progress" in each.facts["class"] and "ModelCard" in each.inside]
+        now = time.monotonic() - since
+        if bars and bars[0] != seen[-1][1]:
+            seen.append((now, bars[0]))
+            words = [each.text for each in there if each.look == "muted" and "ModelCard" in each.inside]
+            print(f"  {now:6.1f} s  {bars[0]} %  {' / '.join(words)[:90]}", flush=True)
+        return first(at, "Compare in Chat")
+
+    button = at.wait("Compare", offered, 600)
+    seen.append((time.monotonic() - since, None))
+    return button, seen
 
 
-def wheel(pictures: Path, data: Path) -> Notes:
-    """The wheel over every control of every page changes nothing."""
+def compare(pictures: Path, data: Path) -> Notes:
+    """The dial turned by the mouse while both are written; at λ 0 both are the same; the keys stay where one types."""
     notes = Notes()
-    with _desk(pictures, data) as at:
-        _load(at)
-        for title in (*PAGES, *SHELVES):
-            _open(at, title)
-            before = {_place(each): each for each in at.widgets() if each.kind in TURNED and each.on_top}
-            controls = [each for each in before.values() if "ScrollBar" not in each.facts["class"]]
-            for each in controls:
-                if not _still_there(at, each):
-                    continue
-                at.wheel(each, 3)
-                at.wheel(each, -3)
-                at.wheel(each, 2)
-                now = next((one for one in at.widgets() if one.label == each.label and one.kind == each.kind), None)
-                same = now is None or now.value == each.value
-                notes.note(
-                    f"{title}: {each.kind} {each.label!r}", same, "" if same else f"{each.value} → {now and now.value}"
-                )
-                at.wheel(each, -8)
-            at.picture(f"wheel-{title.lower()}")
+    with seated(pictures, data) as at:
+        load(at)
+        at.picture("loaded")
+        at.click(scrolled_to(at, "Compare in Chat"))
+        at.wait("the question", lambda: typed(at), 30)
+        at.picture("question")
+        at.key("Return")
+        at.wait("words of both", lambda: len(answers(at)) >= 2, 120)
+        _drag_dial(at, 0.3)
+        notes.note("it was still written when the dial was let go", writing(at))
+        at.type("typed after the dial")
+        there = comes(at, lambda: typed(at) == "typed after the dial", 3)
+        notes.note("what is typed after the dial goes into the field", there, typed(at))
+        at.picture("turned")
+        at.wait("the end", lambda: not writing(at), 180)
+        time.sleep(SOON)
+        at.picture("ended")
+        told = [each.text for each in at.all(kind="label", inside="AnswerMessage") if "λ" in each.text]
+        notes.note("the footer tells the path of λ", any("→" in each for each in told), told)
+        at.key("ctrl+n")
+        time.sleep(SOON)
+        _drag_dial(at, 0.0)
+        dial = at.find(cls="DialTrack")
+        notes.note("the dial is at 0", dial.value == 0, dial.value)
+        at.picture("zero")
+        for number, question in enumerate(("Tell me about your day.", "What is a boat for?"), start=1):
+            at.key("ctrl+l", "ctrl+a")
+            at.type(question)
+            at.key("Return")
+            at.wait("both", lambda: writing(at) or len(answers(at)) >= 2, 60)
+            at.wait("the end", lambda: not writing(at), 180)
+            time.sleep(SOON)
+            both = answers(at)[-2:]
+            notes.note(f"λ 0, {number}: both are the same", len(both) == 2 and both[0] == both[1], both)
+            at.picture(f"zero-{number}")
+            at.key("ctrl+n")
+            time.sleep(SOON)
+        marks = at.all(cls="DialMarks")
+        back = first(at, "Back to")
+        notes.note("a way back from λ 0 is offered", back is not None and marks)
+        if back is not None:
+            at.click(back)
+            time.sleep(SOON)
+            notes.note("and goes there", at.find(cls="DialTrack").value > 0, at.find(cls="DialTrack").value)
+            at.type("x")
+            notes.note("and the keys are in the field again", comes(at, lambda: typed(at) == "x", 3), typed(at))
     return notes
 
 
-def _place(each: Seen) -> tuple[str, str, int, int]:
-    return each.facts["class"], each.label, each.rect[0], each.rect[1]
+def _drag_dial(at: Desk, share: float) -> None:
+    """Drag the handle of Chat's dial to a share of its track."""
+    track = at.find(cls="DialTrack", inside="SteerStrip")
+    x, y, width, height = track.rect
+    low, high = track.range
+    handle = round(20 * height / height)
+    here = (track.value - low) / (high - low)
 
+    def place(where: float) -> tuple[int, int]:
+        return round(x + handle / 2 + where * (width - handle)), y + height // 2
 
-def _still_there(at: Desk, each: Seen) -> bool:
-    return any(_place(one) == _place(each) for one in at.widgets())
+    at.drag(place(here), place(share))
+    time.sleep(0.3)
 
 
 def shortcuts(pictures: Path, data: Path) -> Notes:
     """Every key that F1 lists does what it says."""
     notes = Notes()
-    with _desk(pictures, data) as at:
-        _load(at)
-        keys = {f"ctrl+{n}": title for n, title in enumerate(PAGES[:9], start=1)}
-        for key, title in keys.items():
-            at.key(key)
-            time.sleep(0.5)
-            notes.note(f"{key}: {title}", at.page() == title.lower(), at.page())
-        at.key("ctrl+1", "ctrl+Next")
-        time.sleep(0.5)
-        notes.note("ctrl+PgDown: the page after", at.page() == "chat", at.page())
+    with seated(pictures, data) as at:
+        load(at)
+        listed = _listed(at, notes)
+        tried: list[str] = []
+
+        def tells(key: str, what: str, right: object, details: object = "") -> None:
+            tried.append(key)
+            notes.note(f"{key}: {what}", right, details)
+
+        for number, title in enumerate(ALL[:9], start=1):
+            at.key(f"ctrl+{number}")
+            tells("Ctrl+1 … Ctrl+9", title, comes(at, lambda title=title: at.page() == title.lower(), 10), at.page())
+        at.key("ctrl+1")
+        at.key("ctrl+Next")
+        tells("Ctrl+PgUp, Ctrl+PgDown", "the page after", comes(at, lambda: at.page() == "chat", 10), at.page())
         at.key("ctrl+Prior")
-        time.sleep(0.5)
-        notes.note("ctrl+PgUp: the page before", at.page() == "home", at.page())
+        tells("Ctrl+PgUp, Ctrl+PgDown", "the page before", comes(at, lambda: at.page() == "home", 10), at.page())
         at.key("ctrl+comma")
-        time.sleep(0.5)
-        notes.note("ctrl+,: Settings", at.page() == "settings", at.page())
-        at.key("F1")
-        time.sleep(0.8)
-        notes.note("F1: the list", at.says("a new chat"))
-        at.picture("keys")
-        at.key("Escape")
-        at.key("ctrl+l")
-        time.sleep(0.5)
-        focus = at.focus()
-        notes.note(
-            "ctrl+L: the field of Chat",
-            at.page() == "chat" and focus is not None and focus.kind == "edit",
-            focus and focus.label,
-        )
-        before = _compare_on(at)
-        at.key("ctrl+d")
-        time.sleep(0.8)
-        notes.note("ctrl+D: Compare", _compare_on(at) != before)
-        at.type("Say: one")
-        at.key("shift+Return")
-        at.type("two")
-        focus = at.focus()
-        notes.note(
-            "shift+Enter breaks the line", focus is not None and focus.text == "Say: one\ntwo", focus and focus.text
-        )
-        at.key("Return")
-        time.sleep(1)
-        at.key("Escape")
-        notes.note("Esc stops", at.wait("the end of the answer", lambda: not at.all("Stop", kind="button"), 30))
-        at.key("ctrl+n")
-        time.sleep(0.6)
-        notes.note("ctrl+N: a new chat", not any("one" in each.text and "two" in each.text for each in at.widgets()))
-        at.key("ctrl+9")
-        edit = at.find(kind="edit", patience=20)
-        at.click(edit)
+        tells("Ctrl+,", "Settings", comes(at, lambda: at.page() == "settings", 10), at.page())
+        _chat_keys(at, tells)
+        _steering_keys(at, tells)
+        _document_keys(at, tells)
+        turn_to(at, "Features")
+        at.click(at.find("Text to read", kind="edit"))
         at.type("The ship sailed over the cold grey sea.")
         at.key("ctrl+Return")
-        notes.note(
-            "ctrl+Enter reads in Features",
-            _comes(at, lambda: bool(at.all(cls="TokenChips") or at.all(cls="TokenText"))),
-        )
+        tells("Ctrl+Enter", "reads", comes(at, lambda: at.all(cls="TokenChips")))
         at.picture("read")
         at.key("ctrl+q")
-        notes.note("ctrl+Q ends", _ends(at))
+        tells("Ctrl+Q", "ends", _ends(at))
+        left = [each for each in listed if each not in tried and each != "F1"]
+        notes.note("every key of the list was tried", not left, left)
     return notes
 
 
-def _compare_on(at: Desk) -> object:
-    return [each.value for each in at.all("Compare") if each.kind == "button"]
+def _listed(at: Desk, notes: Notes) -> list[str]:
+    at.key("F1")
+    shown = comes(at, lambda: at.says("a new chat"), 5)
+    notes.note("F1: the list", shown)
+    at.picture("keys")
+    # Also what has to be scrolled to.
+    window = next(each for each in at.look() if each["class"] == "ShortcutsDialog")
+    keys = [each["text"] for each in window["widgets"] if each["look"] == "mono"]
+    at.key("Escape")
+    time.sleep(SOON)
+    notes.note("F1: Esc closes it", not at.says("a new chat"))
+    return keys
 
 
-def _comes(at: Desk, until: Callable[[], bool], patience: float = 30) -> bool:
-    try:
-        return bool(at.wait("it", until, patience))
-    except Gone:
-        return False
+def _chat_keys(at: Desk, tells: Callable[..., None]) -> None:
+    at.key("ctrl+l")
+    tells("Ctrl+L", "the field of Chat", comes(at, lambda: typed(at) is not None, 10), at.page())
+    before = at.find("Compare", kind="button").value
+    at.key("ctrl+d")
+    time.sleep(SOON)
+    tells("Ctrl+D", "Compare", at.find("Compare", kind="button").value != before)
+    at.key("ctrl+d")
+    at.type("Count from one to five hundred,")
+    at.key("shift+Return")
+    at.type("in words.")
+    two = "Count from one to five hundred,\nin words."
+    tells("Shift+Enter", "breaks the line", comes(at, lambda: typed(at) == two, 3), typed(at))
+    at.key("Return")
+    tells("Enter", "sends", comes(at, lambda: writing(at), 10))
+    at.wait("words", lambda: answers(at), 60)
+    busy = writing(at)
+    at.key("Escape")
+    tells("Esc", "stops", busy and comes(at, lambda: not writing(at), 10), "" if busy else "had ended before")
+    at.picture("stopped")
+    at.key("ctrl+n")
+    tells("Ctrl+N", "a new chat", comes(at, lambda: not answers(at), 10) and comes(at, lambda: typed(at) == "", 3))
+    rows = at.find("Saved conversations")
+    count = rows.value
+    at.click((rows.rect[0] + 40, rows.rect[1] + 14))
+    comes(at, lambda: answers(at), 10)
+    at.key("Delete")
+    tells("Del", "deletes the conversation", comes(at, lambda: at.says("Undo"), 10), count)
+    at.picture("deleted")
+
+
+def _steering_keys(at: Desk, tells: Callable[..., None]) -> None:
+    open_page(at, "Home")
+    at.click(scrolled_to(at, "Compare in Chat"))
+    at.wait("the question", lambda: typed(at), 30)
+    at.wait("the dial", lambda: at.find(cls="Switch").value, 20)
+    at.key("ctrl+t")
+    off = comes(at, lambda: not at.find(cls="Switch").value, 10)
+    at.key("ctrl+t")
+    tells("Ctrl+T", "off and on", off and comes(at, lambda: at.find(cls="Switch").value, 10))
+    way: list[str] = []
+    while len(way) < 60 and (not way or way[-1] not in ("IntensityDial", "DialTrack")):
+        at.key("Tab")
+        focus = at.focus()
+        way.append(focus.facts["class"] if focus is not None else "nothing")
+    before = at.find(cls="DialTrack").value
+    at.key("Left")
+    one = at.find(cls="DialTrack").value
+    at.key("Prior")
+    ten = at.find(cls="DialTrack").value
+    right = abs(one - before) == 5 and abs(ten - one) == 25
+    tells("Arrows, Page Up, Page Down", "small and larger steps", right, (before, one, ten, way[-12:]))
+    turn_to(at, "Steering")
+    at.click(at.find("Features to add", kind="edit"))
+    at.type("17")
+    at.key("Return")
+    rows = len(at.all(cls="FeatureRow"))
+    there = comes(at, lambda: at.says("#17"), 10)
+    at.picture("feature")
+    at.click(at.find("Steering", inside="Navigation", kind="button"))
+    at.key("ctrl+z")
+    tells("Ctrl+Z", "takes it back", there and comes(at, lambda: not at.says("#17"), 10), f"{rows} rows")
+
+
+def _document_keys(at: Desk, tells: Callable[..., None]) -> None:
+    document = (ROOT / "assets" / "demo" / "clusters" / "sea.cluster.json").read_text(encoding="utf-8")
+    for title in ("Profiles", "Clusters", "Circuits"):
+        name = f"Pasted on {title}"
+        at.copy(json.dumps({**json.loads(document), "name": name}))
+        turn_to(at, title)
+        at.key("ctrl+v")
+        tells("Ctrl+V", f"pastes on {title}", comes(at, lambda name=name: at.says(name), 15))
+        at.picture(f"pasted-{title.lower()}")
+    turn_to(at, "Circuits")
+    drawing = at.find(cls="CircuitView")
+    at.click(drawing)
+    before = at.shot(drawing.shown)
+    changes = []
+    for key in ("plus", "minus", "plus", "0", "Down", "Up"):
+        at.key(key)
+        time.sleep(0.4)
+        after = at.shot(drawing.shown)
+        changes.append((key, after != before))
+        before = after
+    at.key("Tab")
+    at.key("Return")
+    opened = comes(at, lambda: at.page() == "features", 10)
+    tells("Arrows, Tab", "go, zoom and open", all(each for _, each in changes) and opened, (changes, at.page()))
+    at.picture("opened")
 
 
 def _ends(at: Desk) -> bool:
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline:
-        if at.program.poll() is not None:
-            return at.program.returncode == 0
-        time.sleep(0.1)
-    return False
-
-
-def drops(pictures: Path, data: Path) -> Notes:
-    """A document and a file that is none, dropped on every page: read or refused in words, and no veil stays."""
-    notes = Notes()
-    with tempfile.TemporaryDirectory() as folder, _desk(pictures, data) as at:
-        _ready(at)
-        document = Path(folder) / "sea.cluster.json"
-        facts = json.loads((ROOT / "assets" / "demo" / "clusters" / "sea.cluster.json").read_text(encoding="utf-8"))
-        document.write_text(json.dumps({**facts, "name": "Dropped by hand"}), encoding="utf-8")
-        strange = Path(folder) / "picture.xyz"
-        strange.write_bytes(b"\x00\x01nothing anyone reads")
-        for file in (strange, document):
-            source = subprocess.Popen(
-                [sys.executable, "-m", "tests.by_hand.drag_source", str(file)], env=at.environment, cwd=ROOT
-            )
-            try:
-                at.wait("the source", lambda: at.run("xdotool", "search", "--onlyvisible", "--name", "drag_source"), 30)
-                for title in (*PAGES, *SHELVES):
-                    _open(at, title)
-                    before = {each.text for each in at.widgets() if each.kind == "label"}
-                    at.drag((12, 12), (at.size[0] // 2 + 60, at.size[1] // 2))
-                    time.sleep(1.2)
-                    words = [each.text for each in at.widgets() if each.kind == "label" and each.text not in before]
-                    notes.note(f"{title}: {file.name}", words, " / ".join(words)[:120])
-                    veil = [each for each in at.widgets() if "Veil" in each.facts["class"]]
-                    notes.note(f"{title}: no veil stays", not veil)
-                    at.picture(f"drop-{file.suffix[1:]}-{title.lower()}")
-                    at.key("Escape")
-            finally:
-                source.terminate()
-                source.wait()
-    return notes
-
-
-def small(pictures: Path, data: Path) -> Notes:
-    """800×600, and 200 % on 1280×800: nothing scrolls sideways, everything can be reached."""
-    notes = Notes()
-    for name, options in (
-        ("800x600", {"size": (800, 600)}),
-        ("200%", {"size": (1280, 800), "scale": 2.0}),
-    ):
-        with _desk(pictures, data, **options) as at:
-            _ready(at)
-            at.resize(*at.size)
-            for title in (*PAGES, *SHELVES):
-                _go(at, title)
-                time.sleep(0.6)
-                bars = [
-                    each
-                    for each in at.widgets()
-                    if "ScrollBar" in each.facts["class"] and each.rect[2] > 3 * each.rect[3]
-                ]
-                notes.note(f"{name} {title}: nothing scrolls sideways", not bars, [each.rect for each in bars])
-                outside = [
-                    each.label
-                    for each in at.widgets()
-                    if each.tab and each.enabled and (each.rect[0] < 0 or each.rect[0] + each.rect[2] > at.size[0] + 2)
-                ]
-                notes.note(f"{name} {title}: nothing stands out at the side", not outside, outside[:4])
-                at.picture(f"{name.strip('%')}-{title.lower()}")
-    return notes
-
-
-def _go(at: Desk, title: str) -> None:
-    """To a page by the keyboard: at small sizes the navigation may have no words."""
-    number = (*PAGES, *SHELVES).index(title)
-    if number < 9:
-        at.key(f"ctrl+{number + 1}")
-    else:
-        at.key("ctrl+9", *["ctrl+Next"] * (number - 8))
-    at.wait(f"the page {title}", lambda: at.page() == title.lower(), 30)
-
-
-def keyboard(pictures: Path, data: Path) -> Notes:
-    """Without a mouse: Tab comes to every control that can be seen, and what has the keyboard can be seen."""
-    notes = Notes()
-    with _desk(pictures, data) as at:
-        _ready(at)
-        for title in (*PAGES, *SHELVES):
-            _go(at, title)
-            time.sleep(0.4)
-            wanted = {
-                _named(each) for each in at.widgets() if each.tab and each.enabled and each.kind not in (None, "label")
-            }
-            reached: set[tuple[str, str]] = set()
-            hidden: list[str] = []
-            first: tuple[Any, ...] | None = None
-            for _ in range(90):
-                at.key("Tab")
-                focus = at.focus()
-                if focus is None:
-                    continue
-                if focus.shown[2] <= 2 or focus.shown[3] <= 2:
-                    hidden.append(focus.label)
-                key = (*_named(focus), *focus.rect[:2])
-                if first is None:
-                    first = key
-                elif key == first:
-                    break
-                reached.add(_named(focus))
-                if focus.kind == "edit":
-                    at.key("ctrl+Tab")
-            left = sorted(str(each) for each in wanted - reached)
-            notes.note(f"{title}: Tab comes everywhere", len(left) <= 1, left[:5])
-            notes.note(f"{title}: what has the keyboard can be seen", not hidden, hidden[:5])
-            at.picture(f"keyboard-{title.lower()}")
-    return notes
-
-
-def _named(each: Seen) -> tuple[str, str]:
-    return each.facts["class"], each.label
+    return comes(at, lambda: at.program.poll() is not None, 20) and at.program.returncode == 0
 
 
 SCENES: dict[str, Callable[[Path, Path], Notes]] = {
     "first-run": first_run,
+    "compare": compare,
     "wheel": wheel,
     "shortcuts": shortcuts,
     "drops": drops,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QPoint, QRect, QSize
-from PySide6.QtWidgets import QApplication, QLabel, QLineEdit, QPlainTextEdit, QPushButton, QWidget
+from PySide6.QtCore import QPoint, QRect, QSize, Qt
+from PySide6.QtWidgets import QApplication, QLabel, QLineEdit, QPlainTextEdit, QPushButton, QSlider, QWidget
 from pytestqt.qtbot import QtBot
 
 from engine.events import ModelLoadComplete
@@ -18,6 +18,7 @@ from ui.frame import CHAT, HOME
 from ui.main_window import MainWindow
 from ui.widgets.basics import pill
 from ui.widgets.free_place import controls_in, free_place
+from ui.widgets.passing_word import PassingWord
 
 ROOM = QRect(0, 0, 400, 300)
 
@@ -150,3 +151,19 @@ def test_the_word_that_a_model_is_loaded_keeps_off_what_steers(
     came.lower()
     until(qtbot, lambda: not word.geometry().intersects(came.geometry()))
     assert word.isVisible()
+
+
+def test_the_passing_word_makes_way_for_what_comes_under_it(qtbot: QtBot) -> None:
+    page = QWidget()
+    qtbot.addWidget(page)
+    page.resize(900, 600)
+    word = PassingWord(page)
+    page.show()
+    word.show_words("The model is loaded.")
+    corner = word.geometry()
+    assert corner.bottomRight().x() > 850 and corner.bottomRight().y() > 550
+    dial = QSlider(Qt.Orientation.Horizontal, page)  # as a page that fills itself after it is in front
+    dial.setGeometry(corner)
+    dial.show()
+    until(qtbot, lambda: not word.geometry().intersects(dial.geometry()))
+    assert word.isVisible() and page.rect().contains(word.geometry())

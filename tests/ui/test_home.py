@@ -26,6 +26,7 @@ from tests.ui.conftest import StageMaker
 from tests.ui.look import chat_of, send, until
 from ui.frame import CHAT
 from ui.services import Progress
+from ui.widgets.server_card import ServerCard
 
 
 @contextmanager
@@ -232,6 +233,22 @@ def test_a_demo_that_cannot_be_fetched_says_what_to_do(
         lambda: card.notice.words() == "pypi.org could not be reached. Check the network and try again.",
     )
     assert card.demo_button.isVisible()
+
+
+def test_nothing_slips_from_under_a_click_when_the_server_has_started(qtbot: QtBot) -> None:
+    card = ServerCard(8000)
+    qtbot.addWidget(card)
+    heights = []
+    for state, address in (("starting", None), ("running", "http://127.0.0.1:8000/v1")):
+        card.show_state(state, address, None)
+        layout = card.layout()
+        assert layout is not None
+        layout.activate()
+        heights.append(layout.totalHeightForWidth(400))
+        if address is None:
+            assert card.facts.values()["Can be reached from"] == "…" and not card.copy.isEnabled()
+    assert heights[0] == heights[1]
+    assert card.copy.isEnabled() and card.facts.values()["Can be reached from"] == "This computer only"
 
 
 # --- the server -------------------------------------------------------------------------------------------------------

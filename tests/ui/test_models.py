@@ -363,6 +363,20 @@ def test_what_is_dropped_is_put_on_the_shelf(
     until(qtbot, lambda: "config.json" in page.notice.words())
 
 
+def test_what_comes_of_a_drop_is_told_in_sight(
+    qtbot: QtBot, make_engine: EngineMaker, make_stage: StageMaker, tiny_checkpoint: Path
+) -> None:
+    stage = make_stage(make_engine(folder=None))
+    page = open_page(stage, qtbot)
+    stage.window.resize(900, 420)
+    bar = page.verticalScrollBar()
+    until(qtbot, lambda: bar.maximum() > 0)
+    bar.setValue(bar.maximum())
+    stage.window.go(MODELS, files=[tiny_checkpoint])
+    until(qtbot, lambda: "is on the shelf" in page.notice.words())
+    until(qtbot, lambda: not page.notice.visibleRegion().isEmpty())
+
+
 def test_models_of_other_programs_are_found_and_added(
     qtbot: QtBot,
     make_engine: EngineMaker,

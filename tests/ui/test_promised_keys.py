@@ -336,3 +336,13 @@ def test_no_key_means_two_things(qtbot: QtBot, stage: Stage, key: str) -> None:
     ]
     assert sorted(heard) == sorted(set(heard))
     assert shortcuts.QUIT in heard
+
+
+def test_the_key_that_switches_steering_says_why_it_cannot(qtbot: QtBot, stage: Stage) -> None:
+    switch, word = stage.window.bar.switch, stage.window.bar.passing
+    until(qtbot, switch.isEnabled)
+    switch.setEnabled(False)  # as it is while nothing is set
+    from_the_navigation(stage)
+    press(qtbot, stage, KEY.Key_T, CTRL)
+    assert word is not None and word.isVisible()
+    assert "Nothing is set to steer yet" in word.words.text()

@@ -16,8 +16,9 @@ from tests.ui.conftest import StageMaker
 from tests.ui.look import chat_of, until
 from tests.ui.stage import Stage
 from ui.frame import CHAT, MODELS, SAES, SERVER, STEERING
+from ui.steer_targets import Kind, Target
 from ui.steering_words import live_words
-from ui.widgets.steer_strip import NOT_ATTACHED, NOT_YET
+from ui.widgets.steer_strip import NOT_ATTACHED, NOT_YET, SteerStrip
 
 SAE = "made-sae"
 
@@ -152,3 +153,12 @@ def test_the_parts_of_the_bar_open_what_they_name(qtbot: QtBot, stage: Stage) ->
     until(qtbot, lambda: bar.steering.accessibleName() == "Steering now: by hand: 1 feature. Open the steering")
     assert f"{SAE} @ layer 1" in bar.saes.toolTip()
     QApplication.processEvents()
+
+
+def test_nothing_is_said_before_it_is_known_what_steers(qtbot: QtBot) -> None:
+    strip = SteerStrip()
+    qtbot.addWidget(strip)
+    strip.show()
+    assert strip.missing.isHidden() and strip.way.isHidden()
+    strip.show_target(Target(Kind.NONE), attached=True)
+    assert strip.missing.text() == NOT_YET and not strip.missing.isHidden() and not strip.way.isHidden()

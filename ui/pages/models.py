@@ -516,6 +516,9 @@ class ModelsPage(ShelfPage):
         the window.
         """
         self._show_memory()
+        if files:
+            # What comes of them is told at the top, which may have been scrolled away.
+            self.verticalScrollBar().setValue(0)
         if model in self.rows:
             self.ensureWidgetVisible(self.rows[model])
         for path in files:

@@ -289,6 +289,9 @@ class SaesPage(ShelfPage):
 
     def arrive(self, *, files: Sequence[Path] = ()) -> None:
         """Come to the front; ``files`` were dropped on the window."""
+        if files:
+            # What comes of them is told at the top, which may have been scrolled away.
+            self.verticalScrollBar().setValue(0)
         for path in files:
             self.import_folder(str(path))
 

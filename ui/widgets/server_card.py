@@ -86,13 +86,15 @@ class ServerCard(Card):
         running, busy = state == "running", state == "starting"
         self.explanation.setText(
             "Other programs on this computer reach the model at this address, as they would reach OpenAI."
-            if running
+            if running or busy
             else "While it runs, other programs on this computer can use the model as they would use OpenAI's API."
         )
-        self.address.set_text(address or "")
-        self._box.setVisible(running)
-        self.works_with.setVisible(not running)
-        self.facts.setVisible(running)
+        self.address.set_text(address or ("Starting…" if busy else ""))
+        self.copy.setEnabled(running)
+        # While it starts the card has the size it will have: what lies below does not slip from under a click.
+        self._box.setVisible(running or busy)
+        self.works_with.setVisible(not running and not busy)
+        self.facts.setVisible(running or busy)
         self._refresh_facts()
         if error and state == "error":
             self.notice.show_words(error)
@@ -113,7 +115,7 @@ class ServerCard(Card):
         writing, waiting = self._traffic
         self.facts.show_facts(
             [
-                ("Can be reached from", reach_of(self._address or "", shared=self._shared)),
+                ("Can be reached from", reach_of(self._address, shared=self._shared) if self._address else "…"),
                 ("Speaks", "OpenAI's API"),
                 ("Being written now", count(writing)),
                 ("Waiting", count(waiting)),

@@ -90,6 +90,9 @@ class SteerStrip(QFrame):
         self.dial.released.connect(self.released)
         self.show_shelf(Shelf(), LIVE)
         self.show_target(Target(Kind.NONE))
+        # Not known yet; until it is, nothing is said of it.
+        self.missing.hide()
+        self.way.hide()
 
     def set_comparing(self, on: bool) -> None:
         """Whether the next answer is written twice: then it says which side follows the dial."""
