@@ -9,7 +9,7 @@ import logging
 import os
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -68,8 +68,16 @@ class Library:
         the file is not our database, is damaged, or was made by a newer version; the file is then left untouched.
         """
         path = Path(os.path.abspath(path))
+        is_new = not path.exists()
         _require_writable(path)
-        bring_up_to_date(path)
+        try:
+            bring_up_to_date(path)
+        except LibraryUnusable:
+            if is_new:
+                # Refused as missing: what was made a moment ago must not look like a library at the next start.
+                with suppress(OSError):
+                    path.unlink()
+            raise
         sessions = Sessions(path)
         try:
             sessions.use_write_ahead_log()

@@ -32,6 +32,11 @@ class ModuleState:
             if value is None or isinstance(value, Tensor)
         }
 
+    def release(self) -> None:
+        """Let go of the modules: the model is leaving memory."""
+        self._model = Module()
+        self._at_first = {}
+
     @contextmanager
     def of(self, store: LibraryStore) -> Iterator[None]:
         """In the block modules hold what ``store`` left in them; afterwards what they held when the model was loaded.

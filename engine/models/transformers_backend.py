@@ -411,6 +411,7 @@ class TransformersBackend:
     def close(self) -> None:
         """Free the weights."""
         self._hooks.release()
+        self._in_modules.release()
         self._model = None
         gc.collect()
         release_cached_memory(self.device)

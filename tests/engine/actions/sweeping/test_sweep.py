@@ -128,6 +128,7 @@ class OneByOne:
 
     def __init__(self, backend: Backend) -> None:
         self.new_store, self.extend, self.tokenizer = backend.new_store, backend.extend, backend.tokenizer
+        self.capabilities = backend.capabilities
 
 
 @pytest.mark.parametrize("chunk", [3, 128])
