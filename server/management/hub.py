@@ -60,7 +60,7 @@ def register(app: Quart, context: ServerContext) -> None:
         "Search the hub for models that generate text, or for SAEs.",
         query=SearchQuery,
         data=SearchAnswer,
-        errors=(400, 502),
+        errors=(400, 409, 502),
     )
     async def search_hub() -> Response:
         asked = read_query(SearchQuery)
