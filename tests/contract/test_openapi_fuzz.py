@@ -109,7 +109,7 @@ class Fuzzed:
             "cluster_id": [clusters[0].record.id, "nobody"],
             "experiment_id": [str(engine.experiments.list()[0].id), "9999"],
             "index": ["3", "99", "x"],
-            "key": ["gpt2", "nobody"],
+            "key": ["gpt2-small", "nobody"],
             "model_id": [str(record.id), "9", "x"],
             "name": [MODEL, HUB, "nobody"],
             "profile_id": [profiles["calm"], "nobody"],
