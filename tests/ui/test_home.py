@@ -14,7 +14,7 @@ from PySide6.QtGui import QGuiApplication, QImage, QTextDocument
 from PySide6.QtWidgets import QFileDialog
 from pytestqt.qtbot import QtBot
 
-from app.demo.index import STATE_KEY
+from app.demo.index import STATE_KEY, pack_folder, read_index
 from engine.engine import Engine
 from engine.errors import DownloadFailed
 from engine.events import Event, ModelLoadProgress, ModelsChanged
@@ -374,7 +374,8 @@ def test_an_older_demo_pack_offers_its_update(
     engine.library.state.set(STATE_KEY, {"digest": "0", "version": "2"})
 
     def install(_progress: Progress) -> None:
-        engine.library.state.set(STATE_KEY, {"digest": "1", "version": "3"})
+        version = str(read_index(pack_folder())["version"])
+        engine.library.state.set(STATE_KEY, {"digest": "1", "version": version})
 
     stage = make_stage(engine, install_demo=install)
     attach = stage.window.home.steps.attach
