@@ -46,6 +46,8 @@ def seated(pictures: Path, data: Path | None, **options: Any) -> Iterator[Desk]:
         if data is not None:
             own = Path(home) / "data"
             shutil.copytree(data, own)
+            # What was in memory last is not loaded at the start: the scenes load it as a newcomer does.
+            options["environment"] = {**options.get("environment", {}), "MILLM_RESTORE_LAST": "false"}
         with desk(pictures, data=own, home=Path(home), **options) as made:
             yield made
 
@@ -68,14 +70,17 @@ def turn_to(at: Desk, title: str) -> None:
 def ready(at: Desk) -> None:
     """The window is there and nothing of a welcome lies over it."""
     at.wait("the window", at.page)
-    if comes(at, lambda: at.all("Not now", kind="button"), 6):
+    if comes(at, lambda: at.all("Not now", kind="button"), 10):
         at.click(at.find("Not now", kind="button"))
 
 
 def load(at: Desk) -> None:
     """A model in memory and the demo's SAEs attached, by whatever Home offers."""
     ready(at)
-    _until(at, "Load SmolLM2-135M-Instruct", lambda: at.says("SmolLM2-135M-Instruct is loaded") or first(at, "Unload"))
+    # One that is kept in memory is loaded at the start.
+    if not comes(at, lambda: first(at, "Unload") or first(at, "Cancel"), 5):
+        _until(at, "Load SmolLM2-135M-Instruct", lambda: first(at, "Unload"))
+    at.wait("the model", lambda: first(at, "Unload"), 120)
     _until(at, "Attach “", lambda: at.says("Attached on layer"))
 
 
@@ -103,7 +108,8 @@ def still(at: Desk, text: str) -> Seen:
             return found
         missed = 0 if found is not None else missed + 1
         if missed > 6:
-            at.wheel((at.size[0] * 2 // 3, at.size[1] - 60), 1)
+            # Down the page bit by bit, and from its end to the top again.
+            at.wheel((at.size[0] * 2 // 3, at.size[1] - 60), -80 if missed % 30 == 0 else 1)
         time.sleep(0.4)
     at.picture("gone")
     raise Gone(f"{text!r} does not come, or does not stay where it is")

@@ -118,7 +118,12 @@ def _around(widget: QWidget) -> list[str]:
 
 
 def _behind_another(widget: QWidget) -> bool:
-    """Of buttons of which one is chosen, Tab comes to that one; the arrows go on to the others."""
+    """Whether Tab comes to another for it: to the dial or number it is a part of; of buttons of which one is chosen, to
+    that one, and the arrows go on to the others.
+    """
+    above = widget.parentWidget()
+    if above is not None and (isinstance(above, QAbstractSpinBox) or above.focusProxy() is widget):
+        return True
     if not isinstance(widget, QAbstractButton) or not widget.isCheckable() or widget.isChecked():
         return False
     group = widget.group()

@@ -214,6 +214,7 @@ def shortcuts(pictures: Path, data: Path) -> Notes:
         _steering_keys(at, tells)
         _document_keys(at, tells)
         turn_to(at, "Features")
+        at.click(at.find("Read a text"))
         at.click(at.find("Text to read", kind="edit"))
         at.type("The ship sailed over the cold grey sea.")
         at.key("ctrl+Return")

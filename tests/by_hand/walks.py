@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.by_hand.common import ALL, SOON, Notes, comes, first, load, open_page, ready, scrolled_to, seated, turn_to
+from tests.by_hand.common import ALL, Notes, comes, first, load, open_page, ready, scrolled_to, seated, turn_to
 from tests.by_hand.desk import ROOT, Desk, Seen
 from tests.gguf_files import build_gguf
 from tests.tiny import build_checkpoint
@@ -227,9 +227,11 @@ def keyboard(pictures: Path, data: Path) -> Notes:
 def _load_by_keys(at: Desk, notes: Notes) -> None:
     """The first steps with Tab and the space bar."""
     at.wait("the window", at.page)
-    at.key("Escape")
-    time.sleep(SOON)
-    for words in ("Load SmolLM2-135M-Instruct", "Attach “", "Compare in Chat"):
+    if comes(at, lambda: at.all("Not now", kind="button"), 10):
+        at.key("Escape")
+    notes.note("Esc ends the welcome", comes(at, lambda: not at.all("Not now", kind="button"), 5))
+    loaded = comes(at, lambda: first(at, "Unload") or first(at, "Cancel"), 5)
+    for words in (*(() if loaded else ("Load SmolLM2-135M-Instruct",)), "Attach “", "Compare in Chat"):
         if words.startswith("Attach"):
             at.wait("the model", lambda: first(at, "Attach “"), 180)
         if words.startswith("Compare"):

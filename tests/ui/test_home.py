@@ -374,7 +374,8 @@ def test_an_older_demo_pack_offers_its_update(
     engine.library.state.set(STATE_KEY, {"digest": "0", "version": "2"})
 
     def install(_progress: Progress) -> None:
-        engine.library.state.set(STATE_KEY, {"digest": "1", "version": read_index(pack_folder())["version"]})
+        version = str(read_index(pack_folder())["version"])
+        engine.library.state.set(STATE_KEY, {"digest": "1", "version": version})
 
     stage = make_stage(engine, install_demo=install)
     attach = stage.window.home.steps.attach
