@@ -150,14 +150,12 @@ class SaeActions:
 
     def import_label_file(self, sae_id: str, path: Path) -> LabelsResult:
         """Store the labels in a file or folder; see :func:`engine.actions.saes.labels.read_labels`. Reads files."""
-        self._rooms.record(sae_id)
-        found = read_labels(path)
+        found = read_labels(path, self._rooms.record(sae_id).d_sae)
         return LabelsResult(sae_id, self.import_labels(sae_id, found.labels), found.skipped)
 
     def import_label_upload(self, sae_id: str, content: bytes, kind: LabelKind | None = None) -> LabelsResult:
         """Store the labels in a file that was sent; see :func:`engine.actions.saes.labels.read_label_upload`."""
-        self._rooms.record(sae_id)
-        found = read_label_upload(content, kind)
+        found = read_label_upload(content, kind, self._rooms.record(sae_id).d_sae)
         return LabelsResult(sae_id, self.import_labels(sae_id, found.labels), found.skipped)
 
     def sweep(self) -> Sequence[str]:

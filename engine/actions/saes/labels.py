@@ -69,17 +69,20 @@ class LabelFile:
     skipped: int
 
 
-def read_labels(path: Path) -> LabelFile:
+def read_labels(path: Path, d_sae: int | None = None) -> LabelFile:
     """The labels in ``path`` (absolute): a file, or a folder of them such as Neuronpedia's ``explanations``.
+
+    ``d_sae``: how many features the SAE has. Reading ends at the first label of one it has not, so that a long file for
+    another SAE costs nothing; storing what was read then refuses that label.
 
     Of several rows for one feature the first is its label; the others' are kept as ``extra["others"]``. Raises
     :class:`InvalidParameter` (param ``path``) naming file and row.
     """
     place = usable_place(path)
-    return _collected(_read_files(_files(place)), place.name)
+    return _collected(_read_files(_files(place)), place.name, d_sae)
 
 
-def read_label_upload(content: bytes, kind: LabelKind | None = None) -> LabelFile:
+def read_label_upload(content: bytes, kind: LabelKind | None = None, d_sae: int | None = None) -> LabelFile:
     """The labels in a file that was sent, gzipped or not; see :func:`read_labels`. ``kind`` None: told by its look.
 
     Raises :class:`InvalidParameter` (param ``body``) naming the row.
@@ -90,7 +93,7 @@ def read_label_upload(content: bytes, kind: LabelKind | None = None) -> LabelFil
             name, io.BytesIO(content), MOST_UPLOADED_BYTES, MOST_UPLOADED_BYTES, packed=content.startswith(_GZIP)
         )
         text = decoded(raw, name, kind)
-        return _collected([("labels", kind or kind_of(text), text)], name)
+        return _collected([("labels", kind or kind_of(text), text)], name, d_sae)
     except InvalidParameter as error:
         raise InvalidParameter(error.message, param="body", remedy="Correct the file and send it again.") from error
 
@@ -105,7 +108,7 @@ def _read_files(files: Iterable[Path]) -> Iterator[tuple[str, Kind, str]]:
         yield file.name, kind, decoded(content, file.name, kind)
 
 
-def _collected(files: Iterable[tuple[str, Kind, str]], name: str) -> LabelFile:
+def _collected(files: Iterable[tuple[str, Kind, str]], name: str, d_sae: int | None) -> LabelFile:
     """The labels of files that belong together."""
     found: dict[int, FeatureLabel] = {}
     others: dict[int, list[str]] = {}
@@ -121,6 +124,8 @@ def _collected(files: Iterable[tuple[str, Kind, str]], name: str) -> LabelFile:
             label = _label(row, where)
             if label is None:
                 skipped += 1
+            elif d_sae is not None and label.feature_idx >= d_sae:
+                return LabelFile((label,), skipped)
             elif label.feature_idx in found:
                 more = others.setdefault(label.feature_idx, [])
                 more.append(label.label)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from engine.actions.saes import SaeActions, labels
-from engine.actions.saes.labels import read_labels
+from engine.actions.saes.labels import read_label_upload, read_labels
 from engine.engine import Engine
 from engine.errors import InvalidParameter
 from engine.events import SaesChanged
@@ -287,3 +287,12 @@ def test_a_label_without_end_is_refused() -> None:
     ):
         with pytest.raises(InvalidParameter, match=why):
             labels.read_label_upload(content.encode())
+
+
+def test_reading_ends_at_a_feature_that_the_sae_has_not() -> None:
+    """What follows is not even looked at: here it would be refused."""
+    rows = [{"index": 1, "label": "sea"}, {"index": 64, "label": "of another SAE"}, {"index": "x", "label": "?"}]
+    found = read_label_upload(json.dumps(rows).encode(), d_sae=64)
+    assert [label.feature_idx for label in found.labels] == [64]
+    with pytest.raises(InvalidParameter, match="row 3"):
+        read_label_upload(json.dumps(rows).encode(), d_sae=65)
