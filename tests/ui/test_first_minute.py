@@ -101,7 +101,7 @@ def test_two_clicks_and_enter(start: Start, qtbot: QtBot) -> None:
     assert answer.plain is not None
     steered, plain = (side.details["steering"] for side in (answer, answer.plain))
     assert steered["items"][0]["name"] == "Demo: food and cooking"  # type: ignore[index]
-    assert steered["items"][0]["strengths"] == {"3": 8.0}  # type: ignore[index]
+    assert steered["items"][0]["strengths"] == {"3": 10.0}  # type: ignore[index]  # 8 at λ 1.25
     assert plain["text"] == "none"  # type: ignore[index]
 
 

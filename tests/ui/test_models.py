@@ -180,11 +180,11 @@ def test_files_that_were_moved_are_told_once_and_chosen_again(
 
 
 def test_a_gguf_without_its_engine_says_what_is_missing(
-    qtbot: QtBot, make_engine: EngineMaker, make_stage: StageMaker, monkeypatch: pytest.MonkeyPatch
+    qtbot: QtBot, make_engine: EngineMaker, make_stage: StageMaker, monkeypatch: pytest.MonkeyPatch, gguf_file: Path
 ) -> None:
     monkeypatch.setattr("engine.models.llamacpp.availability.is_installed", lambda: False)
     engine = make_engine(folder=None)
-    engine.library.models.add(NewModel("small:Q4_1", ModelSource.LOCAL, EngineKind.LLAMACPP, local_path="/x.gguf"))
+    engine.library.models.add(NewModel("small:Q4_1", ModelSource.LOCAL, EngineKind.LLAMACPP, local_path=str(gguf_file)))
     page = open_page(make_stage(engine), qtbot)
     until(qtbot, lambda: page.rows)
     assert badges(page, "small:Q4_1") == ["llama.cpp", "on the disk", "cannot run here"]

@@ -25,6 +25,7 @@ from pytestqt.qtbot import QtBot
 from tests.conftest import EngineMaker
 from tests.ui.conftest import StageMaker
 from tests.ui.full import PAGES, full_stage, open_page, settle
+from tests.ui.look import until
 from tests.ui.stage import Stage
 from ui.frame import CHAT, SETTINGS
 from ui.widgets.choice import Choice
@@ -85,6 +86,8 @@ def turn(control: QWidget, steps: int = -1) -> None:
 @pytest.mark.parametrize("key", PAGES)
 def test_the_wheel_over_what_was_not_chosen_changes_nothing(qtbot: QtBot, stage: Stage, key: str) -> None:
     page = open_page(stage, qtbot, key)
+    if key in (CHAT, SETTINGS, "sweep", "steering"):
+        until(qtbot, lambda: controls(page))  # a page fills itself after it is in front
     found = controls(page)
     for control in found:
         bring_into_view(control)
