@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.by_hand.common import ALL, SOON, Notes, comes, first, load, open_page, ready, scrolled_to, seated, turn_to
+from tests.by_hand.common import ALL, Notes, comes, first, load, open_page, ready, scrolled_to, seated, turn_to
 from tests.by_hand.desk import ROOT, Desk, Seen
 from tests.gguf_files import build_gguf
 from tests.tiny import build_checkpoint
