@@ -70,8 +70,14 @@ def turn_to(at: Desk, title: str) -> None:
 def ready(at: Desk) -> None:
     """The window is there and nothing of a welcome lies over it."""
     at.wait("the window", at.page)
-    if comes(at, lambda: at.all("Not now", kind="button"), 10):
-        at.click(at.find("Not now", kind="button"))
+    comes(at, lambda: at.all("Not now", kind="button"), 10)
+    for _ in range(5):
+        # It makes way for what comes under it, also for a moment after it was looked for.
+        for each in at.all("Not now", kind="button"):
+            at.click(each)
+        if comes(at, lambda: not at.all("Not now", kind="button"), 1):
+            return
+    raise Gone("the welcome does not go")
 
 
 def load(at: Desk) -> None:
