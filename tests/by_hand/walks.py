@@ -105,7 +105,7 @@ def drops(pictures: Path, data: Path) -> Notes:
                 (strange, page, "holiday.xyz is nothing that is taken here"),
                 (document, own, f"Dropped on {title}"),
                 (model, "models", model.name),
-                (gguf, "models", gguf.stem),
+                (gguf, "models", f"small-{page}:F32"),
             ):
                 turn_to(at, title)
                 with _source(at, file):
@@ -168,6 +168,8 @@ def small(pictures: Path, data: Path) -> Notes:
                     for each in at.widgets():
                         x, _, width, height = each.rect
                         if "ScrollBar" in each.facts["class"] and width > 3 * height and each.on_top:
+                            if any(one in each.inside for one in ("CodeText", "RowsTable")):
+                                continue  # code and tables scroll for themselves
                             sideways.append(f"in {each.inside[1]}")
                         if each.tab and each.enabled and (x < 0 or x + width > at.size[0] + 2):
                             outside.append(each.label)

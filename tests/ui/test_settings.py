@@ -120,7 +120,7 @@ def test_what_the_environment_sets_is_shown_as_locked(
     page = open_page(stage, qtbot)
     row = page.rows["MAX_LANES"]
     assert field(page, "MAX_LANES").text() == "5" and field(page, "MAX_LANES").isReadOnly()
-    assert row.origin.text() == "environment, cannot be changed here"
+    assert row.origin.text() == "set by environment"
     assert "MILLM_MAX_LANES" in row.origin.toolTip()
     assert not page.rows["RESTORE_LAST"].editor.isEnabled()
     assert "RESTORE_LAST" in page.rows["RESTORE_LAST"].origin.toolTip()

@@ -16,6 +16,7 @@ from PySide6.QtWidgets import (
     QScrollArea,
     QScrollBar,
     QTableView,
+    QVBoxLayout,
     QWidget,
 )
 from pytestqt.qtbot import QtBot
@@ -24,11 +25,12 @@ from tests.conftest import EngineMaker
 from tests.ui.conftest import StageMaker
 from tests.ui.full import PAGES, full_stage, open_page, settle
 from tests.ui.look import until
-from ui.frame import CHAT, CLUSTERS, FEATURES, PROFILES, SETTINGS, SWEEP
+from ui.frame import CHAT, CLUSTERS, FEATURES, SETTINGS, SWEEP
 from ui.pages.chat import ChatPage
-from ui.widgets.basics import Button, Notice
+from ui.widgets.basics import Button, Notice, label
 from ui.widgets.conversation_list import ConversationList
 from ui.widgets.flow_text import FlowText
+from ui.widgets.scroll_page import PageHead
 
 SIZES = [(800, 600), (640, 400)]
 """A small screen, and 1280 × 800 at 200 %."""
@@ -92,7 +94,6 @@ def out_of_reach(window: QWidget) -> list[str]:
 
 
 TOO_WIDE_YET = {
-    (PROFILES, SIZES[1]),
     (SETTINGS, SIZES[1]),
     (FEATURES, SIZES[1]),
     (SWEEP, SIZES[0]),
@@ -156,3 +157,29 @@ def test_the_bar_says_less_and_cuts_no_word(
     until(qtbot, lambda: bar.saes.value.full_text() == "none attached")
     settle(stage)
     assert bar.saes.value.text() in ("none attached", "none")
+
+
+@pytest.mark.parametrize("width", [500, 740, 1100])
+def test_a_head_squeezes_neither_its_words_nor_its_buttons(qtbot: QtBot, width: int) -> None:
+    words = label(
+        "Features and strengths of your own under a name. One profile or cluster is active at a time.", wrap=True
+    )
+    texts = QVBoxLayout()
+    texts.addWidget(words)
+    buttons = [Button(each) for each in ("New…", "From current features…", "From a document…", "Import…", "Paste…")]
+    head = PageHead(texts, *buttons)
+    page = QWidget()
+    qtbot.addWidget(page)
+    around = QVBoxLayout(page)
+    around.addLayout(head)
+    around.addStretch(1)
+    page.resize(width, 400)
+    head.fit(width)
+    page.show()
+    qtbot.waitExposed(page)
+    assert page.width() == width and words.width() >= 160
+    for button in buttons:
+        assert button.width() >= button.sizeHint().width()
+        assert button.mapTo(page, QPoint(button.width(), 0)).x() <= width
+    beside = buttons[0].mapTo(page, QPoint(0, 0)).x() > words.width()
+    assert beside == (width == 1100)

@@ -9,7 +9,6 @@ from PySide6.QtWidgets import (
     QLayout,
     QScrollArea,
     QSizePolicy,
-    QSpacerItem,
     QStackedWidget,
     QVBoxLayout,
     QWidget,
@@ -17,12 +16,15 @@ from PySide6.QtWidgets import (
 
 from ui import theme
 from ui.widgets.basics import Surface, column, label, line
+from ui.widgets.flow import Flow
 
 CONTENT_WIDTH = 1240
 LAYOUTS = 5
 """Rounds of the event loop in which a page finds its places after something opened in it."""
 HEAD_BESIDE = 700
 """From this width of a page on its buttons stand beside its title."""
+LEAST_WORDS = 160
+"""A title's words that have less room than this become a column of single words."""
 
 
 def reveal(part: QWidget) -> None:
@@ -134,6 +136,21 @@ def page_scroll(body: QWidget) -> QScrollArea:
     return area
 
 
+class _Actions(Flow):
+    """What can be done with a page, in one line beside its title; below it, in as many lines as it takes."""
+
+    beside = True
+
+    def sizeHint(self) -> QSize:
+        """All in one line."""
+        shown = [each.sizeHint().width() for each in self.widgets() if not each.isHidden()]
+        return QSize(sum(shown) + theme.S * max(0, len(shown) - 1), super().sizeHint().height())
+
+    def minimumSizeHint(self) -> QSize:
+        """Beside the title it keeps its line."""
+        return self.sizeHint() if self.beside else QSize(0, super().sizeHint().height())
+
+
 class PageHead(QBoxLayout):
     """A title with its words, and what can be done beside it; below it where the page is narrow."""
 
@@ -142,20 +159,18 @@ class PageHead(QBoxLayout):
         self.setContentsMargins(0, 0, 0, 0)
         self.setSpacing(theme.S)
         self.addLayout(texts, 1)
-        self._actions = line()
+        self._actions = _Actions(theme.S)
         for action in actions:
-            self._actions.addWidget(action, 0, Qt.AlignmentFlag.AlignVCenter)
-        self.addLayout(self._actions)
-        self._end = QSpacerItem(0, 0)
-        self._actions.addItem(self._end)
+            self._actions.add(action)
+        self.addWidget(self._actions, 0, Qt.AlignmentFlag.AlignVCenter)
 
     def fit(self, width: int) -> None:
         """The page is so wide now."""
-        wide = width >= HEAD_BESIDE
-        self.setDirection(QBoxLayout.Direction.LeftToRight if wide else QBoxLayout.Direction.TopToBottom)
-        grow = QSizePolicy.Policy.Fixed if wide else QSizePolicy.Policy.Expanding
-        self._end.changeSize(0, 0, grow, QSizePolicy.Policy.Fixed)
-        self._actions.invalidate()
+        left = width - 2 * theme.XL - theme.S - self._actions.sizeHint().width()
+        beside = width >= HEAD_BESIDE and left >= LEAST_WORDS
+        self.setDirection(QBoxLayout.Direction.LeftToRight if beside else QBoxLayout.Direction.TopToBottom)
+        self._actions.beside = beside
+        self._actions.updateGeometry()
 
 
 class ScrollPage(QScrollArea):

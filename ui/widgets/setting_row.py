@@ -152,7 +152,7 @@ class SettingRow(QWidget):
 
     def _show_origin(self, info: SettingInfo) -> None:
         if info.locked:
-            set_pill(self.origin, f"{info.origin.value}, cannot be changed here", "warn")
+            set_pill(self.origin, f"set by {info.origin.value}", "warn")
             self.origin.setToolTip(as_letters(f"Set by {info.origin_words}, which wins over the settings file"))
         elif info.waiting:
             set_pill(self.origin, "waits for a restart", "info")
