@@ -64,7 +64,8 @@ def within(control: QWidget, outer: QWidget) -> QRect:
 def reach(control: QWidget) -> None:
     above = control.parentWidget()
     while above is not None:
-        if isinstance(above, QScrollArea) and above.widget() is not None:
+        # What lies over a scrolling part, as the button that leads to the newest message, needs no scrolling to.
+        if isinstance(above, QScrollArea) and above.widget() is not None and above.widget().isAncestorOf(control):
             # Not ensureWidgetVisible: for what has a text cursor or a scene it looks for that.
             spot = control.mapTo(above.widget(), control.rect().center())
             room = above.viewport().size()
