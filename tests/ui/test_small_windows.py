@@ -167,6 +167,7 @@ def test_a_head_squeezes_neither_its_words_nor_its_buttons(qtbot: QtBot, width: 
     texts = QVBoxLayout()
     texts.addWidget(words)
     buttons = [Button(each) for each in ("New…", "From current features…", "From a document…", "Import…", "Paste…")]
+    buttons[0].setMinimumWidth(buttons[0].sizeHint().width() + 40)
     head = PageHead(texts, *buttons)
     page = QWidget()
     qtbot.addWidget(page)
@@ -179,7 +180,7 @@ def test_a_head_squeezes_neither_its_words_nor_its_buttons(qtbot: QtBot, width: 
     qtbot.waitExposed(page)
     assert page.width() == width and words.width() >= 160
     for button in buttons:
-        assert button.width() >= button.sizeHint().width()
+        assert button.width() >= max(button.sizeHint().width(), button.minimumWidth())
         assert button.mapTo(page, QPoint(button.width(), 0)).x() <= width
     beside = buttons[0].mapTo(page, QPoint(0, 0)).x() > words.width()
     assert beside == (width == 1100)

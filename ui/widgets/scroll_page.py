@@ -143,7 +143,7 @@ class _Actions(Flow):
 
     def sizeHint(self) -> QSize:
         """All in one line."""
-        shown = [each.sizeHint().width() for each in self.widgets() if not each.isHidden()]
+        shown = [max(each.sizeHint().width(), each.minimumWidth()) for each in self.widgets() if not each.isHidden()]
         return QSize(sum(shown) + theme.S * max(0, len(shown) - 1), super().sizeHint().height())
 
     def minimumSizeHint(self) -> QSize:
