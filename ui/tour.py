@@ -122,7 +122,8 @@ class Tour(QObject):
                 "cluster or circuit found useful. The marks say where an effect begins, where it is best, and where "
                 "the text breaks. Move it while an answer is written: the next word follows.",
                 self._enter_chat,
-                lambda: window.chat.strip,
+                # Where nothing steers yet there is no dial: then at where it will be.
+                lambda: window.chat.strip.dial if window.chat.strip.dial.isVisible() else window.chat.strip,
             ),
             TourStep(
                 "Compare",

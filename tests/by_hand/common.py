@@ -155,12 +155,13 @@ def writing(at: Desk) -> bool:
 
 
 def answers(at: Desk) -> list[str]:
-    """The texts of the answers that can be seen, from the first to the last."""
-    return [
-        each.text.strip()
-        for each in at.widgets()
-        if each.facts["class"] == "FlowText" and "AnswerMessage" in each.inside and each.text.strip()
-    ]
+    """The texts of the answers of the conversation, from the first to the last, each with all its parts."""
+    found: dict[int, list[str]] = {}
+    for each in at.there():
+        if each.facts["class"] == "FlowText" and "AnswerMessage" in each.inside and each.text.strip():
+            answer = each.around[each.inside.index("AnswerMessage")]
+            found.setdefault(answer, []).append(each.text.strip())
+    return ["\n".join(parts) for parts in found.values()]
 
 
 def typed(at: Desk) -> str | None:

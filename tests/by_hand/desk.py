@@ -161,10 +161,13 @@ class Desk:
         """The key of the page that is open."""
         return next((window["page"] for window in self.look() if window["page"]), None)
 
+    def there(self) -> list[Seen]:
+        """Everything of all windows, also what would have to be scrolled to."""
+        return [Seen(facts) for window in self.look() for facts in window["widgets"]]
+
     def widgets(self) -> list[Seen]:
         """Everything that can be seen, of all windows."""
-        found = [Seen(facts) for window in self.look() for facts in window["widgets"]]
-        return [each for each in found if each.shown[2] > 2 and each.shown[3] > 2]
+        return [each for each in self.there() if each.shown[2] > 2 and each.shown[3] > 2]
 
     def all(
         self, text: str = "", *, kind: str | None = None, cls: str | None = None, inside: str | None = None

@@ -89,7 +89,8 @@ def _widget(widget: QWidget) -> dict[str, Any]:
     return {
         "id": getCppPointer(widget)[0],
         "class": type(widget).__name__,
-        "inside": _around(widget),
+        "inside": [type(each).__name__ for each in _around(widget)],
+        "around": [getCppPointer(each)[0] for each in _around(widget)],
         "kind": _kind(widget),
         "name": widget.accessibleName(),
         "object": widget.objectName(),
@@ -107,12 +108,12 @@ def _widget(widget: QWidget) -> dict[str, Any]:
     }
 
 
-def _around(widget: QWidget) -> list[str]:
-    """The classes it lies in, from near to far."""
+def _around(widget: QWidget) -> list[QWidget]:
+    """What it lies in, from near to far."""
     found = []
     above = widget.parentWidget()
     while above is not None:
-        found.append(type(above).__name__)
+        found.append(above)
         above = above.parentWidget()
     return found
 

@@ -141,8 +141,10 @@ def compare(pictures: Path, data: Path) -> Notes:
         at.wait("the end", lambda: not writing(at), 180)
         time.sleep(SOON)
         at.picture("ended")
-        told = [each.text for each in at.all(kind="label", inside="AnswerMessage") if "λ" in each.text]
-        notes.note("the footer tells the path of λ", any("→" in each for each in told), told)
+        told = [
+            each.text for each in at.there() if "AnswerMessage" in each.inside and "λ" in each.text and "→" in each.text
+        ]
+        notes.note("the footer tells the path of λ", told, told)
         at.key("ctrl+n")
         time.sleep(SOON)
         _drag_dial(at, 0.0)
@@ -157,7 +159,9 @@ def compare(pictures: Path, data: Path) -> Notes:
             at.wait("the end", lambda: not writing(at), 180)
             time.sleep(SOON)
             both = answers(at)[-2:]
-            notes.note(f"λ 0, {number}: both are the same", len(both) == 2 and both[0] == both[1], both)
+            notes.note(
+                f"λ 0, {number}: both are the same", len(both) == 2 and both[0] == both[1], [len(each) for each in both]
+            )
             at.picture(f"zero-{number}")
             at.key("ctrl+n")
             time.sleep(SOON)

@@ -16,6 +16,7 @@ from PySide6.QtWidgets import (
     QScrollArea,
     QScrollBar,
     QTableView,
+    QVBoxLayout,
     QWidget,
 )
 from pytestqt.qtbot import QtBot
@@ -26,9 +27,10 @@ from tests.ui.full import PAGES, full_stage, open_page, settle
 from tests.ui.look import until
 from ui.frame import CHAT, CLUSTERS
 from ui.pages.chat import ChatPage
-from ui.widgets.basics import Button, Notice
+from ui.widgets.basics import Button, Notice, label
 from ui.widgets.conversation_list import ConversationList
 from ui.widgets.flow_text import FlowText
+from ui.widgets.scroll_page import PageHead
 
 SIZES = [(800, 600), (640, 400)]
 """A small screen, and 1280 × 800 at 200 %."""
@@ -145,3 +147,30 @@ def test_the_bar_says_less_and_cuts_no_word(
     until(qtbot, lambda: bar.saes.value.full_text() == "none attached")
     settle(stage)
     assert bar.saes.value.text() in ("none attached", "none")
+
+
+@pytest.mark.parametrize("width", [500, 740, 1100])
+def test_a_head_squeezes_neither_its_words_nor_its_buttons(qtbot: QtBot, width: int) -> None:
+    words = label(
+        "Features and strengths of your own under a name. One profile or cluster is active at a time.", wrap=True
+    )
+    texts = QVBoxLayout()
+    texts.addWidget(words)
+    buttons = [Button(each) for each in ("New…", "From current features…", "From a document…", "Import…", "Paste…")]
+    buttons[0].setMinimumWidth(buttons[0].sizeHint().width() + 40)
+    head = PageHead(texts, *buttons)
+    page = QWidget()
+    qtbot.addWidget(page)
+    around = QVBoxLayout(page)
+    around.addLayout(head)
+    around.addStretch(1)
+    page.resize(width, 400)
+    head.fit(width)
+    page.show()
+    qtbot.waitExposed(page)
+    assert page.width() == width and words.width() >= 160
+    for button in buttons:
+        assert button.width() >= max(button.sizeHint().width(), button.minimumWidth())
+        assert button.mapTo(page, QPoint(button.width(), 0)).x() <= width
+    beside = buttons[0].mapTo(page, QPoint(0, 0)).x() > words.width()
+    assert beside == (width == 1100)

@@ -7,6 +7,7 @@ from PySide6.QtWidgets import (
     QBoxLayout,
     QFrame,
     QLayout,
+    QLayoutItem,
     QScrollArea,
     QSizePolicy,
     QStackedWidget,
@@ -23,6 +24,8 @@ LAYOUTS = 5
 """Rounds of the event loop in which a page finds its places after something opened in it."""
 HEAD_BESIDE = 700
 """From this width of a page on its buttons stand beside its title."""
+LEAST_WORDS = 160
+"""A title's words that have less room than this become a column of single words."""
 
 
 def reveal(part: QWidget) -> None:
@@ -139,12 +142,16 @@ class _Actions(FlowLayout):
 
     in_one_line = True
 
+    def shown(self) -> list[QLayoutItem]:
+        """What can be seen."""
+        return [item for item in self._items if not item.isEmpty()]
+
     def minimumSize(self) -> QSize:
         """All of them side by side, or of no width of its own."""
         least = super().minimumSize()
         if self.in_one_line:
-            items = [item.sizeHint().width() for item in self._items if not item.isEmpty()]
-            least.setWidth(sum(items) + self._gap * max(0, len(items) - 1))
+            shown = self.shown()
+            least.setWidth(sum(each.sizeHint().width() for each in shown) + self._gap * max(0, len(shown) - 1))
         return least
 
 
@@ -163,7 +170,9 @@ class PageHead(QBoxLayout):
 
     def fit(self, width: int) -> None:
         """The page is so wide now."""
-        wide = width >= HEAD_BESIDE
+        side_by_side = sum(item.sizeHint().width() for item in self._actions.shown())
+        left = width - 2 * theme.XL - theme.S * (self._actions.count() + 1) - side_by_side
+        wide = width >= HEAD_BESIDE and left >= LEAST_WORDS
         self.setDirection(QBoxLayout.Direction.LeftToRight if wide else QBoxLayout.Direction.TopToBottom)
         self.setAlignment(self._actions, Qt.AlignmentFlag.AlignVCenter if wide else Qt.AlignmentFlag(0))
         self._actions.in_one_line = wide
