@@ -16,7 +16,7 @@ from tests.ui.conftest import StageMaker
 from tests.ui.look import until
 from tests.ui.stage import Stage
 from ui.frame import CHAT, MODELS
-from ui.pages.left_off import LEFT_OFF_KEY
+from ui.pages.left_off import LEFT_OFF_KEY, key_for
 from ui.pages.models import ModelsPage
 from ui.widgets.basics import Button, Notice
 
@@ -113,6 +113,40 @@ def test_the_chat_comes_back_as_it_was_left(
     else:
         until(qtbot, lambda: said)
         assert chat.session.conversation_id is None and not chat.comparing
+
+
+def test_the_chat_comes_back_that_was_left_with_the_model(
+    make_engine: EngineMaker, checkpoint: CheckpointMaker, make_stage: StageMaker, qtbot: QtBot
+) -> None:
+    engine = make_engine(load=False)
+    import_local_model(engine.library, engine.events, checkpoint("qwen2"))
+    with_llama, with_qwen = talk(engine), talk(engine)
+    ids = {each.name: each.id for each in engine.shelf.list()}
+    before: Stage = make_stage(engine)
+    chat = before.window.chat
+    for name, number in (("tiny-llama", with_llama), ("tiny-qwen2", with_qwen)):
+        engine.loader.load(ids[name]).result(120)
+        chat.desk.open(number)
+        until(qtbot, lambda number=number: chat.session.conversation_id == number)
+        until(qtbot, lambda name=name, number=number: left_with(engine, name) == number)
+    before.window.close()
+    engine.loader.unload().result(60)
+    after: Stage = make_stage(engine)
+    again = after.window.chat
+    until(qtbot, lambda: again.session.conversation_id == with_qwen)
+    engine.loader.load(ids["tiny-llama"]).result(120)
+    until(qtbot, lambda: again.session.conversation_id == with_llama)
+    # A change of model later on is no start: what is on the screen stays.
+    engine.loader.load(ids["tiny-qwen2"]).result(120)
+    said: list[None] = []
+    after.bridge.run_in_background(lambda: None, said.append, owner=after.window)
+    until(qtbot, lambda: said)
+    assert again.session.conversation_id == with_llama
+
+
+def left_with(engine: Engine, model: str) -> object:
+    kept = engine.library.state.get(key_for(model))
+    return kept.get("conversation") if isinstance(kept, dict) else None
 
 
 def test_a_person_who_is_quicker_is_not_overtaken(

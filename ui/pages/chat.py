@@ -8,7 +8,7 @@ from functools import partial
 from PySide6.QtCore import Slot
 
 from engine.errors import InvalidParameter, MillmError
-from engine.events import ConversationsChanged, Event
+from engine.events import ConversationsChanged, Event, ModelLoadComplete
 from engine.library.records import ConversationRecord, ExperimentRecord
 from ui.chat_session import ChatSession, TurnState
 from ui.chat_state import ChatMessage, ChatOptions
@@ -60,6 +60,8 @@ class ChatPage(ChatFrame):
         self.exporting = ConversationExport(frame, self.composer.notice, self)
         self._keeper = OptionsKeeper(engine.library, bridge, self.settings, self)
         self._left_off = LeftOff(frame, self)
+        self._taken: tuple[int | None, int] | None = None
+        """The conversation that was taken up again, and how many messages it had."""
         self._has_compared = False
         self._coloured: list[ChatMessage] = []
         """Answers a person wants in colour."""
@@ -125,10 +127,12 @@ class ChatPage(ChatFrame):
 
     def _take_up(self, conversation: ConversationRecord | None, comparing: bool) -> None:
         """Go on where the person left off, unless something else was begun meanwhile."""
-        if self._session.messages or self.composer.draft().strip():
+        begun = self._session.messages and (self._session.conversation_id, len(self._session.messages)) != self._taken
+        if begun or self.composer.draft().strip():
             return
         if conversation is not None:
             self.open_record(conversation)
+            self._taken = (conversation.id, len(self._session.messages))
         self.set_comparing(comparing)
 
     def arrive(
@@ -189,6 +193,8 @@ class ChatPage(ChatFrame):
         if isinstance(event, ConversationsChanged):
             self.desk.refresh()
         else:
+            if isinstance(event, ModelLoadComplete):
+                self._left_off.on_loaded(event.model_name)
             self.gate.on_event(event)
             self.dial.on_event(event)
             self.lens.on_event(event, self._session.request_ids)
