@@ -5,20 +5,15 @@ Who comes second waits with the first and hears how it goes.
 
 from __future__ import annotations
 
-import math
 import threading
-from collections.abc import Callable, Hashable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable
 from typing import TypeVar
 
+from engine.moving import Progress as Progress
+from engine.moving import moving as moving
 from engine.single_flight import SingleFlight
 
 T = TypeVar("T")
-
-Progress = Callable[[float, str], None]
-"""Called with 0–100 and a short phrase."""
-
-BEAT_SECONDS = 0.25
 
 
 def say_nothing(_percent: float, _phrase: str) -> None:
@@ -88,27 +83,3 @@ class Flights:
 
 FLIGHTS = Flights()
 """The process's own."""
-
-
-@contextmanager
-def moving(progress: Progress, start: float, end: float, phrase: str, seconds: float) -> Iterator[None]:
-    """While the block runs, go from ``start`` towards ``end`` percent, about two thirds of it in ``seconds``.
-
-    For steps inside a library that says nothing: a bar that stands still looks like a program that does.
-    """
-    over = threading.Event()
-
-    def beat() -> None:
-        passed = 0.0
-        while not over.wait(BEAT_SECONDS):
-            passed += BEAT_SECONDS
-            progress(start + (end - start) * (1 - math.exp(-passed / seconds)), phrase)
-
-    progress(start, phrase)
-    beating = threading.Thread(target=beat, name="progress", daemon=True)
-    beating.start()
-    try:
-        yield
-    finally:
-        over.set()
-        beating.join()

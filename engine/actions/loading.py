@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as FutureTimeout
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
@@ -39,16 +40,21 @@ from engine.models.engines import require_installed
 from engine.models.names import check_generative
 from engine.models.opening import Opening, import_ahead, import_libraries, inspect, open_model
 from engine.models.shelf import LoadedModel, LoadingState, ModelShelf
+from engine.moving import moving
 from engine.steering.desk import SteeringDesk
 from engine.steering.plan import Stream
 
 if TYPE_CHECKING:
     from engine.models.backend import Backend
+    from engine.models.checkpoint import CheckpointReport
+    from engine.models.gguf_file import GgufReport
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+STEP_SECONDS = 6.0
+"""What looking at the files, or the first import of the libraries, takes at a guess."""
 PROGRESS_INTERVAL = 0.1
 """Seconds between two words on the progress of one stage of a load, at least."""
 
@@ -257,7 +263,6 @@ class ModelLoader:
     def _load(self, record: ModelRecord, future: Future[LoadedModel]) -> None:
         try:
             self._library.models.set_status(record.id, ModelStatus.LOADING)
-            self._report(record, 0.0, "Checking the files")
             loaded = self._carry_out(record)
         except MillmError as error:
             self._failed(record, error, future)
@@ -286,26 +291,16 @@ class ModelLoader:
             log.warning("%s is loaded, but that it was could not be kept for the next start: %s", record.name, error)
 
     def _carry_out(self, record: ModelRecord) -> LoadedModel:
-        if not record.local_path:
-            raise ModelLoadFailed(
-                f"{record.name!r} has no files on this machine.", remedy="Download or import it again."
-            )
-        if files_gone(record):
-            raise CheckpointInvalid(
-                f"The files of {record.name!r} are not at {record.local_path} any more.",
-                param="model",
-                details={"path": record.local_path, "problems": ["nothing is there"]},
-                remedy="Put them back, or choose them again where they are now.",
-            )
-        found = inspect(record)
-        self._report(record, 2.0, "Starting the engine")
-        # The heavy libraries come in here, on this thread, the first time a model is loaded.
-        with COLLECTOR.importing():
-            opening = open_model(record, found, self._settings, gpu=self._gpu)
-            import_ahead(found)
-        resident = self._shelf.resident
-        opening.estimate(resident.info.memory_bytes if resident is not None else 0).check(record.name)
-        opening.rehearse()
+        with self._moving(record, 0.0, 2.0, "Checking the files"):
+            found = self._look(record)
+        with self._moving(record, 2.0, 5.0, "Starting the engine"):
+            # The heavy libraries come in here, on this thread, the first time a model is loaded.
+            with COLLECTOR.importing():
+                opening = open_model(record, found, self._settings, gpu=self._gpu)
+                import_ahead(found)
+            resident = self._shelf.resident
+            opening.estimate(resident.info.memory_bytes if resident is not None else 0).check(record.name)
+            opening.rehearse()
         if resident is not None and self._on_demand:
             # Asked again: the lock may have come while the files were looked at.
             self._check_lock(record)
@@ -427,6 +422,25 @@ class ModelLoader:
         self._shelf.set_loading(None)
         with self._lock:
             self._busy = self._loading_id = self._future = self._unload_future = None
+
+    def _look(self, record: ModelRecord) -> CheckpointReport | GgufReport:
+        """What its files say. Raises where they are not there."""
+        if not record.local_path:
+            raise ModelLoadFailed(
+                f"{record.name!r} has no files on this machine.", remedy="Download or import it again."
+            )
+        if files_gone(record):
+            raise CheckpointInvalid(
+                f"The files of {record.name!r} are not at {record.local_path} any more.",
+                param="model",
+                details={"path": record.local_path, "problems": ["nothing is there"]},
+                remedy="Put them back, or choose them again where they are now.",
+            )
+        return inspect(record)
+
+    def _moving(self, record: ModelRecord, start: float, end: float, stage: str) -> AbstractContextManager[None]:
+        """Imports and whole files are steps of seconds inside a library; the bar goes on meanwhile."""
+        return moving(lambda percent, phrase: self._report(record, percent, phrase), start, end, stage, STEP_SECONDS)
 
     def _report(self, record: ModelRecord, progress: float, stage: str) -> None:
         self._shelf.set_loading(LoadingState(record.id, record.name, progress, stage))
