@@ -275,6 +275,8 @@ class FeaturesPage(QWidget):
         inside.addWidget(self._content, 1)
         self._below = QWidget()
         inside.addWidget(self._below)
+        # While the gate stands for all of it, what is there keeps its height.
+        inside.addStretch(0)
         whole = column(spacing=0)
         whole.addWidget(page_scroll(page_ground(inside, CONTENT_WIDTH)))
         self.setLayout(whole)
