@@ -25,6 +25,7 @@ from engine.errors import (
     RepoNotFound,
 )
 
+_TOKEN = re.compile(r"[\x21-\x7e]+")
 T = TypeVar("T")
 
 DEFAULT_ENDPOINT = "https://huggingface.co"
@@ -233,6 +234,7 @@ class HubClient:
         Raises as :meth:`repository`, before and between chunks.
         """
         self._require_online()
+        _check_token(token)
         if not self._breaker.allow():
             raise self._resting()
         told = False
@@ -262,6 +264,7 @@ class HubClient:
 
     def _asked(self, ask: Callable[[], T], repo_id: str, revision: str, token: str | None) -> T:
         self._require_online()
+        _check_token(token)
         if not self._breaker.allow():
             raise self._resting()
         try:
@@ -295,6 +298,16 @@ class HubClient:
             f"The Hugging Face hub failed several times in a row and is left alone for {wait} more seconds.",
             remedy="Check the network connection, and try again then.",
             retry_after=wait,
+        )
+
+
+def _check_token(token: str | None) -> None:
+    """A token travels in a header, which holds visible ASCII only."""
+    if token is not None and not _TOKEN.fullmatch(token):
+        raise InvalidParameter(
+            f"That is no token ({len(token)} characters): it is one word of letters, digits and signs.",
+            param="hf_token",
+            remedy="Copy it from huggingface.co → Settings → Access Tokens; it begins with hf_.",
         )
 
 

@@ -122,3 +122,23 @@ def test_a_pair_is_fetched_together(
         again = client.post(path, json={}).json()["data"]
         assert again["sae"]["status"] != "downloading"
         assert client.post("/api/hub/pairs/unknown/fetch", json={}).status_code == 404
+
+
+@pytest.mark.parametrize("token", ["hf_é", "hf\n_x", "two words", "\x00", "東"])
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/api/models", {"source": "huggingface", "repo_id": "acme/m"}),
+        ("/api/models/preview", {"repo_id": "acme/m"}),
+        ("/api/saes/preview", {"repository_id": "acme/m"}),
+        ("/api/saes/download", {"repository_id": "acme/m"}),
+        ("/api/hub/pairs/gpt2-small/fetch", {}),
+    ],
+)
+def test_a_token_that_no_header_holds(own: Live, hub: StandInHub, path: str, body: dict[str, Any], token: str) -> None:
+    hub.add("acme/m", {"config.json": b"{}"})
+    with own.http() as client:
+        response = client.post(path, json={**body, "hf_token": token})
+    error = response.json()["error"]
+    assert response.status_code in (400, 422), error
+    assert "hf_token" in str(error) and token not in response.text.replace("\\n", "\n")

@@ -48,15 +48,16 @@ def main() -> None:
     else:
         session.send("never stop", long, model.name, compare=how == "compare")
 
+    first: list[str] = []
+
     def begin_again() -> None:
         session.state_changed.disconnect()
+        first.append(session.messages[1].content)
         print(session.messages[1].content, flush=True)
         QTimer.singleShot(0, lambda: session.regenerate(long, model.name))
 
-    first: list[str] = []
-
     def look() -> None:
-        """Once the answer was kept a second time, longer than the first, there is no more to wait for."""
+        """Once the answer was kept a second time, longer than all before, there is no more to wait for."""
         rows = library.conversations.list()
         record = library.conversations.get(rows[0].id) if rows else None
         if record is None or len(record.messages) < 2 or record.messages[1].details.get("finish_reason") == "length":
@@ -66,7 +67,7 @@ def main() -> None:
         if not message.content or (how == "compare" and not (isinstance(beside, dict) and beside["content"])):
             return
         first.append(message.content)
-        if len(message.content) > len(first[0]):
+        if len(message.content) > max(map(len, first[:-1]), default=len(message.content)):
             os.kill(os.getpid(), signal.SIGKILL)
 
     timer = QTimer()
