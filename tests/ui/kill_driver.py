@@ -58,6 +58,8 @@ def main() -> None:
 
     def look() -> None:
         """Once the answer was kept a second time, longer than all before, there is no more to wait for."""
+        if how == "again" and not first:
+            return  # the answer that is to be written again is still being written
         rows = library.conversations.list()
         record = library.conversations.get(rows[0].id) if rows else None
         if record is None or len(record.messages) < 2 or record.messages[1].details.get("finish_reason") == "length":
