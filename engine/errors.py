@@ -49,6 +49,11 @@ def described(value: object, name: str = "") -> str:
     return f"a {type(value).__name__}"
 
 
+def unicode_of(text: str) -> str:
+    """``text`` as Unicode: halves of surrogate pairs, which UTF-8 cannot hold, are written as escapes."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
 class MillmError(Exception):
     """Base of every error this program raises on purpose.
 
@@ -71,6 +76,9 @@ class MillmError(Exception):
         remedy: str | None = None,
         retry_after: int | None = None,
     ) -> None:
+        # Words of a file or a library may hold half of a surrogate pair, which no database and no socket takes.
+        message = unicode_of(message)
+        remedy = None if remedy is None else unicode_of(remedy)
         super().__init__(message)
         self.message = message
         self.param = param

@@ -333,6 +333,6 @@ def stream_error_event(error: MillmError) -> dict[str, Any]:
 
 
 def json_safe(details: Mapping[str, Any]) -> dict[str, Any]:
-    """``details`` with anything JSON cannot hold written as text."""
-    safe: dict[str, Any] = json.loads(json.dumps(dict(details), default=str))
+    """``details`` with anything JSON cannot hold written as text: NaN and infinities too, which Python would write."""
+    safe: dict[str, Any] = json.loads(json.dumps(dict(details), default=str), parse_constant=str)
     return safe

@@ -411,9 +411,10 @@ class ModelLoader:
         status = ModelStatus.READY if sound else ModelStatus.ERROR
         try:
             self._library.models.set_status(record.id, status, error_message=None if sound else error.one_line())
-        except MillmError:
+        except Exception:
             # The library is closed when the program ends during a load; the row is put right at the next start.
-            log.warning("the failed load of %s could not be recorded", record.name)
+            # Whatever it is, whoever waits for the load is told, and the next one may begin.
+            log.warning("the failed load of %s could not be recorded", record.name, exc_info=True)
         self._release()
         future.set_exception(error)
         self._events.publish(ModelLoadError(record.id, record.name, error.code, error.one_line()))

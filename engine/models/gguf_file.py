@@ -149,8 +149,8 @@ def inspect_gguf(path: Path) -> GgufReport:
     first = headers[0]
     if len(files) > 1:
         problems += _misfits(files, headers)
-    elif int(first.entries.get("split.count", 0) or 0) > 1:
-        problems.append(f"{files[0].name} is one of {first.entries['split.count']} parts and was renamed")
+    elif isinstance(parts := first.entries.get("split.count"), int) and parts > 1:
+        problems.append(f"{files[0].name} is one of {parts} parts and was renamed")
     _check_kind(path, first)
     architecture = first.entries.get("general.architecture")
     if not isinstance(architecture, str) or not architecture:

@@ -165,8 +165,9 @@ class TransformersBackend:
                     remedy="Use the model's plain checkpoint, or a GGUF file of it.",
                 ) from error
             log.exception("loading %s failed", folder)
+            said = " ".join(str(error).split())[:300]
             raise ModelLoadFailed(
-                f"Loading {folder.name} failed: {type(error).__name__}: {error}",
+                f"Loading {folder.name} failed: {type(error).__name__}: {said}",
                 details={"path": str(folder)},
                 remedy="The log file has the full report; check the checkpoint's files.",
             ) from error
@@ -556,9 +557,10 @@ def checkpoint_dtype(folder: Path) -> torch.dtype:
     try:
         config = AutoConfig.from_pretrained(folder)
     except Exception as error:
+        said = " ".join(str(error).split())[:300]
         raise CheckpointInvalid(
-            f"{folder} has a config.json that transformers cannot read: {error}",
-            details={"problems": [str(error)]},
+            f"{folder} has a config.json that transformers cannot read: {said}",
+            details={"problems": [said]},
             remedy="Download the model's config.json again.",
         ) from error
     declared = getattr(config.get_text_config(decoder=True), "dtype", None) or getattr(config, "dtype", None)

@@ -27,10 +27,11 @@ class HookPoint:
     name: str
 
 
-_LENS = re.compile(r"blocks\.(\d+)\.(.+)")
-_MODULE = re.compile(r"(?:.+\.)?(?:layers|h|blocks|layer)\.(\d+)(?:\.(.+))?|layers?[_.-]?(\d+)")
-_MOSS = re.compile(r"L(\d+)(R|M|A|TC)")
-_SUBMODULE = re.compile(r"(.+?)_layer_(\d+)")
+# A number of more digits is no layer of any model, and Python refuses to read very long ones.
+_LENS = re.compile(r"blocks\.(\d{1,6})\.(.+)")
+_MODULE = re.compile(r"(?:.+\.)?(?:layers|h|blocks|layer)\.(\d{1,6})(?:\.(.+))?|layers?[_.-]?(\d{1,6})")
+_MOSS = re.compile(r"L(\d{1,6})(R|M|A|TC)")
+_SUBMODULE = re.compile(r"(.+?)_layer_(\d{1,6})")
 
 _INSIDE_LENS = {
     "hook_resid_post": HookKind.RESID_POST,

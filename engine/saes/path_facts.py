@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from pathlib import PurePath
 
-_LAYER = re.compile(r"(?<![a-z])layers?[_.\- ]?(\d+)(?!\d)", re.IGNORECASE)
+_LAYER = re.compile(r"(?<![a-z])layers?[_.\- ]?(\d{1,6})(?!\d)", re.IGNORECASE)
 _SHORT_LAYER = re.compile(r"(?<![A-Za-z0-9])[lL](\d{1,3})(?![A-Za-z0-9_-])")
 _WIDTH = re.compile(r"(?<![a-z])width[_\- ]?(\d+(?:\.\d+)?[km]?)(?![a-z0-9])", re.IGNORECASE)
 _L0 = re.compile(r"(?<![a-z0-9])(?:average_)?l0[_\- ](\d+(?:\.\d+)?)(?![a-z0-9])", re.IGNORECASE)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from engine.errors import described
+from engine.errors import MillmError, described
 
 
 @pytest.mark.parametrize(
@@ -57,3 +57,9 @@ def test_other_fields_are_shown() -> None:
 
 def test_a_number_too_long_for_text_is_described() -> None:
     assert described(10**5000) == "a number of very many digits"
+
+
+def test_words_are_unicode_whatever_a_file_said() -> None:
+    error = MillmError("The config names '\ud800'.", remedy="Correct '\udfff'.")
+    assert error.one_line() == "The config names '\\ud800'. Correct '\\udfff'."
+    assert str(error) == "The config names '\\ud800'."

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import math
 
 import pytest
 
@@ -248,6 +250,13 @@ def test_details_that_json_cannot_hold_become_text() -> None:
 
     error = ModelAlreadyExists("It is there.", details={"existing_model_id": 3, "odd": Odd()})
     assert answer_for(error, "/api/models").body["error"]["details"] == {"existing_model_id": 3, "odd": "odd"}
+
+
+def test_numbers_that_json_has_none_for_become_text() -> None:
+    figures = {"nan": math.nan, "inside": [math.inf, {"low": -math.inf}], "plain": 1.5}
+    details = answer_for(ModelAlreadyExists("It is there.", details=figures), "/api/models").body["error"]["details"]
+    assert details == {"nan": "NaN", "inside": ["Infinity", {"low": "-Infinity"}], "plain": 1.5}
+    json.dumps(details, allow_nan=False)
 
 
 def test_a_known_retry_after_wins_and_is_at_least_one() -> None:

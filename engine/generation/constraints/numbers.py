@@ -19,6 +19,8 @@ from engine.generation.errors import ResponseFormatUnsupported
 
 _INWARDS = {"minimum": math.inf, "exclusiveMinimum": math.inf, "maximum": -math.inf, "exclusiveMaximum": -math.inf}
 _NAMED = ("properties", "$defs", "definitions")
+_WIDEST = 2**63 - 1024
+"""The greatest double below 2⁶³."""
 _DIGITS = (16, 17, 18, 20)
 
 
@@ -97,7 +99,15 @@ class _Telling:
 
 
 def _inside(value: int, inwards: float) -> int:
-    """The whole number nearest to ``value`` that a double holds, on the inner side of the bound."""
+    """The whole number nearest to ``value`` that a double of at most 63 bits holds, on the inner side of the bound.
+
+    One that lies beyond on the outer side stays: no number fits it, and the library says so.
+    """
+    if abs(value) > _WIDEST:
+        is_open = value > 0 if inwards < 0 else value < 0
+        if is_open:
+            return _WIDEST if value > 0 else -_WIDEST
+        return value
     near = float(value)
     if (int(near) < value and inwards > 0) or (int(near) > value and inwards < 0):
         near = math.nextafter(near, inwards)

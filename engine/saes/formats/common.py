@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from pathlib import Path, PurePath
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from engine.saes.config import HookKind
 from engine.saes.errors import SaeLoadFailed, SaeNotSteerable
 from engine.saes.formats.draft import Source
-from engine.saes.formats.weights import WeightsFile
+from engine.saes.formats.weights import WeightsFile, damaged
 from engine.saes.hooks import HookPoint
 from engine.saes.path_facts import l0_from_path, layer_from_path
 
@@ -31,6 +32,18 @@ def vector_length(weights: WeightsFile, key: str) -> int:
             details={"file": str(weights.path), "tensor": key, "shape": list(shape)},
         )
     return shape[0]
+
+
+def single_number(weights: WeightsFile, key: str) -> float:
+    """The one number in the tensor ``key``. Raises :class:`SaeLoadFailed` when it is absent, none, or several."""
+    shape = weights.shape(key)
+    if math.prod(shape) != 1:
+        raise damaged(weights.path, f"stores {key} with the shape {list(shape)}, where a single number belongs")
+    tensor = weights.read(key)
+    try:
+        return float(tensor.reshape(()))
+    except (RuntimeError, TypeError) as error:  # complex numbers, and formats torch cannot convert
+        raise damaged(weights.path, f"stores {key} as {tensor.dtype}, which is no plain number") from error
 
 
 def check_stated(weights: WeightsFile, stated: int | None, actual: int, what: str) -> None:

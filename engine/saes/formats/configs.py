@@ -16,6 +16,14 @@ from engine.saes.errors import SaeLoadFailed
 
 MAX_CONFIG_BYTES = 1 << 20
 MAX_CONFIG_DEPTH = 32
+MAX_TEXT = 1000
+"""Characters of a value that is used: names and paths, which are repeated in messages."""
+
+
+def shown(value: object) -> str:
+    """What a file says, as far as a message has room for it."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}…"
 
 
 class Config:
@@ -59,11 +67,11 @@ class Config:
         return float(value)
 
     def text(self, *names: str) -> str | None:
-        """A string, or None."""
+        """A string of at most ``MAX_TEXT`` characters, or None."""
         value = self.get(*names)
-        if value is None or isinstance(value, str):
+        if value is None or (isinstance(value, str) and len(value) <= MAX_TEXT):
             return value
-        raise self._wrong(names, "a string")
+        raise self._wrong(names, f"a string of at most {MAX_TEXT:,} characters")
 
     def flag(self, *names: str) -> bool | None:
         """A truth value, or None."""
@@ -83,10 +91,8 @@ class Config:
 
     def _wrong(self, names: tuple[str, ...], wanted: str) -> SaeLoadFailed:
         name = next(name for name in names if self.values.get(name) is not None)
-        shown = repr(self.values[name])
-        shown = shown if len(shown) <= 60 else f"{shown[:57]}…"
         return SaeLoadFailed(
-            f"{self.file} says {self._prefix}{name} = {shown}, where {wanted} belongs.",
+            f"{self.file} says {self._prefix}{name} = {shown(self.values[name])}, where {wanted} belongs.",
             details={"file": self.file, "key": f"{self._prefix}{name}"},
             remedy="Download the configuration again.",
         )

@@ -19,12 +19,13 @@ from engine.saes.formats.common import (
     near_path,
     note_leftovers,
     refused,
+    single_number,
     vector_length,
 )
 from engine.saes.formats.configs import Config
 from engine.saes.formats.draft import Draft, Match, Source, VectorSource, filled, stored
 from engine.saes.formats.orientation import place_matrices
-from engine.saes.formats.weights import WeightsFile
+from engine.saes.formats.weights import WeightsFile, damaged
 from engine.saes.hooks import HookPoint, parse_hook, resid_post_name
 
 FORMAT = SourceFormat.DICTIONARY_LEARNING
@@ -141,7 +142,7 @@ def _threshold(weights: WeightsFile, name: str) -> float:
     shape = weights.shape("threshold")
     if shape not in {(), (1,)}:
         raise SaeLoadFailed(f"{weights.path.name}: threshold has shape {list(shape)}; {name} has a single one.")
-    value = float(weights.read("threshold").reshape(()))
+    value = single_number(weights, "threshold")
     if not value >= 0:
         raise SaeLoadFailed(
             f"{weights.path.name} is a {name} whose threshold is {value:g}: training never got as far as setting it, "
@@ -157,7 +158,10 @@ def _k(weights: WeightsFile, trainer: Config, assumed: list[str]) -> int | None:
     stated = trainer.integer("k", minimum=1)
     if "k" not in weights.tensors:
         return stated
-    own = int(weights.read("k").reshape(-1)[0])
+    number = single_number(weights, "k")
+    if not number.is_integer():
+        raise damaged(weights.path, f"says that k is {number:g}, where a whole number belongs")
+    own = int(number)
     if stated is not None and stated != own:
         assumed.append(f"k is {own} in the weights and {stated} in the configuration; the weights' was taken.")
     return own

@@ -122,19 +122,20 @@ class Format(Protocol):
 
 def stored(key: str) -> VectorSource:
     """The tensor ``key`` as it is."""
-    return lambda weights: weights.read(key)
+    return lambda weights: weights.floats(key)
 
 
 def scaled(key: str, factor: float) -> VectorSource:
     """The tensor ``key`` times ``factor``."""
-    return lambda weights: weights.read(key).to(torch.float32) * factor
+    return lambda weights: weights.floats(key).to(torch.float32) * factor
 
 
 def exponential(key: str) -> VectorSource:
     """The exponential of the tensor ``key``."""
-    return lambda weights: weights.read(key).to(torch.float32).exp()
+    return lambda weights: weights.floats(key).to(torch.float32).exp()
 
 
 def filled(value: float, length: int) -> VectorSource:
     """``length`` times the same value."""
-    return lambda _weights: torch.full((length,), value, dtype=torch.float32)
+    # By way of a double: of a number beyond its range torch makes no float32; an infinity is refused in words later.
+    return lambda _weights: torch.tensor(value, dtype=torch.float64).to(torch.float32).repeat(length)

@@ -29,7 +29,7 @@ def materialize(draft: Draft, weights: WeightsFile, *, device: torch.device, dty
         config = replace(config, assumed=(*config.assumed, note))
     for name, make in draft.vectors.items():
         value = make(weights)
-        _require_numbers(weights, name, value)
+        _require_finite(weights, name, value)
         tensors[name] = value.to(device=device, dtype=wanted, copy=True).contiguous()
     if draft.finish is not None:
         tensors, config = draft.finish(tensors, config)
@@ -39,9 +39,7 @@ def materialize(draft: Draft, weights: WeightsFile, *, device: torch.device, dty
 def _matrix(
     weights: WeightsFile, matrix: StoredMatrix, device: torch.device, dtype: torch.dtype, scale: float
 ) -> Tensor:
-    value = weights.read(matrix.key)
-    if not value.is_floating_point():
-        raise damaged(weights.path, f"stores {matrix.key} as {value.dtype}, not as floating-point numbers")
+    value = weights.floats(matrix.key)
     if matrix.transposed:
         value = value.T
     # One allocation in the final layout; the values come straight out of the mapped file.
@@ -50,7 +48,7 @@ def _matrix(
     if scale != 1.0:
         kept.mul_(scale)
     if not all_finite(kept):
-        _require_numbers(weights, matrix.key, value)
+        _require_finite(weights, matrix.key, value)
         raise SaeLoadFailed(
             f"{matrix.key} holds values too large for {str(dtype).removeprefix('torch.')}.",
             remedy="Load the SAE in float32 or bfloat16.",
@@ -58,8 +56,6 @@ def _matrix(
     return kept
 
 
-def _require_numbers(weights: WeightsFile, name: str, value: Tensor) -> None:
-    if not value.is_floating_point():
-        raise damaged(weights.path, f"stores {name} as {value.dtype}, not as floating-point numbers")
+def _require_finite(weights: WeightsFile, name: str, value: Tensor) -> None:
     if not all_finite(value):
         raise damaged(weights.path, f"holds NaN or infinite values in {name}")

@@ -37,8 +37,11 @@ class NpzFile(WeightsFile):
         self.shape(name)
         with _member(self.path, f"{name}.npy") as file:
             array: np.ndarray[Any, Any] = npy.read_array(file, allow_pickle=False)
-        # Files written on big-endian machines keep their byte order; torch knows only the machine's own.
-        return torch.from_numpy(array.astype(array.dtype.newbyteorder("="), order="C", copy=False))
+        try:
+            # Files written on big-endian machines keep their byte order; torch knows only the machine's own.
+            return torch.from_numpy(array.astype(array.dtype.newbyteorder("="), order="C", copy=False))
+        except (TypeError, ValueError) as error:  # texts, dates, records, and numbers wider than torch has
+            raise damaged(self.path, f"stores {name} as {array.dtype.name}, not as floating-point numbers") from error
 
 
 def open_npz(path: Path) -> NpzFile | None:

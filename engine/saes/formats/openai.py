@@ -11,6 +11,7 @@ from typing import Any
 from engine.saes.config import Architecture, NormalizeActivations, SaeConfig, SourceFormat
 from engine.saes.errors import SaeLoadFailed
 from engine.saes.formats.common import hook_fields, note_leftovers, refused, vector_length
+from engine.saes.formats.configs import shown
 from engine.saes.formats.draft import Draft, Match, Source, stored
 from engine.saes.formats.orientation import place_matrices
 
@@ -66,11 +67,11 @@ def _activation(extras: Any) -> tuple[Architecture, int | None]:
     if name == "ReLU":
         return Architecture.STANDARD, None
     if name != "TopK":
-        raise refused(f"an OpenAI SAE with the activation {name!r}; only ReLU and TopK are supported")
+        raise refused(f"an OpenAI SAE with the activation {shown(name)}; only ReLU and TopK are supported")
     state = extras.get("activation_state_dict")
     state = state if isinstance(state, dict) else {}
     if state.get("postact_fn", "ReLU") != "ReLU":
-        raise refused(f"an OpenAI SAE with {state['postact_fn']!r} after top-k, which is not supported")
+        raise refused(f"an OpenAI SAE with {shown(state['postact_fn'])} after top-k, which is not supported")
     k = state.get("k")
     if not isinstance(k, int) or isinstance(k, bool):
         raise SaeLoadFailed("The file says TopK and does not say k.", details={"key": "activation_state_dict.k"})

@@ -10,7 +10,15 @@ from __future__ import annotations
 from engine.saes.architectures.base import FEATURE_SCALE
 from engine.saes.config import Architecture, NormalizeActivations, SaeConfig, SourceFormat
 from engine.saes.errors import SaeLoadFailed
-from engine.saes.formats.common import check_stated, hook_fields, l0_fields, note_leftovers, refused, vector_length
+from engine.saes.formats.common import (
+    check_stated,
+    hook_fields,
+    l0_fields,
+    note_leftovers,
+    refused,
+    single_number,
+    vector_length,
+)
 from engine.saes.formats.configs import Config
 from engine.saes.formats.draft import Draft, Match, Source, VectorSource, exponential, filled, scaled, stored
 from engine.saes.formats.openmoss_rules import divide_thresholds_by_norms, input_scale, refuse_other_kinds
@@ -134,7 +142,7 @@ def _scaling(config: Config, weights: WeightsFile, d_in: int) -> tuple[Normalize
         raise SaeLoadFailed(
             f"{weights.path.name}: {key} has shape {list(weights.shape(key))}; one number belongs there."
         )
-    return NormalizeActivations.NONE, input_scale(d_in, float(weights.read(key).reshape(())), weights.path.name)
+    return NormalizeActivations.NONE, input_scale(d_in, single_number(weights, key), weights.path.name)
 
 
 def _threshold_key(weights: WeightsFile) -> str | None:

@@ -207,7 +207,7 @@ def _finetuning_scale(config: Config, weights: WeightsFile) -> str | None:
     key = next((name for name in SCALING if name in weights.tensors), None)
     if key is None:
         return None
-    values = weights.read(key).float()
+    values = weights.floats(key).float()
     if torch.allclose(values, torch.ones_like(values)):
         return None
     if not config.flag("finetuning_scaling_factor"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import torch
@@ -9,7 +10,7 @@ import torch
 from engine.saes.config import Architecture, NormalizeActivations
 from engine.saes.errors import SaeFormatUnknown, SaeLoadFailed
 from engine.saes.formats.common import TRANSCODER, refused
-from engine.saes.formats.configs import Config
+from engine.saes.formats.configs import Config, shown
 from engine.saes.formats.weights import WeightsFile, open_weights
 
 _KNOWN = {
@@ -31,6 +32,8 @@ _REFUSED = {
 }
 
 _TRAINING_STATES = {"batchtopk", "matryoshka_batchtopk"}
+
+_VERSION = re.compile(r"[0-9]{1,6}")
 
 
 def architecture_of(config: Config, weights: WeightsFile, assumed: list[str]) -> tuple[Architecture, int | None]:
@@ -84,10 +87,12 @@ def normalization_of(config: Config, scaler: Config | None, assumed: list[str]) 
     value = config.get("normalize_activations")
     if value is True:
         value = NormalizeActivations.EXPECTED_AVERAGE_ONLY_IN.value
-    if value in {None, False, "none"}:
+    if value in (None, False, "none"):  # no set: what a file says may have no hash
         return NormalizeActivations.NONE
     if not isinstance(value, str) or value not in {mode.value for mode in NormalizeActivations}:
-        what = "unfolded covariance_whitening" if value == "covariance_whitening" else f"the normalisation {value!r}"
+        what = (
+            "unfolded covariance_whitening" if value == "covariance_whitening" else f"the normalisation {shown(value)}"
+        )
         raise refused(
             f"an SAE with {what}, which is not supported",
             remedy="Export it with its normalisation folded into the weights (SAELens does so on its final save).",
@@ -124,7 +129,7 @@ def is_before_version_6(config: Config, metadata: Config) -> bool:
     """Whether the file was written before SAELens 6, which also wrote no version at all for long."""
     version = config.text("sae_lens_version") or metadata.text("sae_lens_version")
     first = version.split(".")[0] if version else ""
-    return not first.isdigit() or int(first) < 6
+    return not _VERSION.fullmatch(first) or int(first) < 6
 
 
 def sparsity_l0(path: Path, d_sae: int, assumed: list[str]) -> float | None:
@@ -135,7 +140,7 @@ def sparsity_l0(path: Path, d_sae: int, assumed: list[str]) -> float | None:
         table = open_weights(path)
         if "sparsity" not in table.tensors or table.shape("sparsity") != (d_sae,):
             raise SaeLoadFailed(f"{path.name} holds no table of {d_sae} firing frequencies.")
-        frequencies = torch.pow(10.0, table.read("sparsity").double())
+        frequencies = torch.pow(10.0, table.floats("sparsity").double())
     except SaeLoadFailed as error:
         # The table only gives a figure to compare with; the SAE is whole without it.
         assumed.append(f"The optional {path.name} was left out: {error.message}")

@@ -16,6 +16,7 @@ from typing import Any
 
 from torch import Tensor
 
+from engine.saes.config import BYTES_PER_VALUE
 from engine.saes.errors import SaeLoadFailed
 
 WEIGHT_ENDINGS = frozenset({".safetensors", ".npz", ".pt", ".pth", ".bin", ".ckpt"})
@@ -56,6 +57,18 @@ class WeightsFile(ABC):
     @abstractmethod
     def read(self, name: str) -> Tensor:
         """One tensor, on the CPU. It may share memory with the file, so it is copied before it is kept."""
+
+    def floats(self, name: str) -> Tensor:
+        """One tensor of weights, as :meth:`read` gives it.
+
+        Raises :class:`SaeLoadFailed` unless it is in a number format of ``BYTES_PER_VALUE``: torch computes little or
+        nothing with the others.
+        """
+        value = self.read(name)
+        if str(value.dtype).removeprefix("torch.") not in BYTES_PER_VALUE:
+            known = ", ".join(BYTES_PER_VALUE)
+            raise damaged(self.path, f"stores {name} as {value.dtype}, not as floating-point numbers ({known})")
+        return value
 
     def has(self, *names: str) -> bool:
         """Whether every one of these tensors is there."""

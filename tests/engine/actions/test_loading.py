@@ -209,6 +209,23 @@ def test_weights_that_do_not_fit_the_config_are_found_before_the_old_model_goes(
     assert text_of(engine, "tiny-llama")
 
 
+def test_words_of_a_config_that_are_no_unicode_end_the_load_and_no_other(
+    make_engine: EngineMaker, tiny_checkpoint: Path, tmp_path: Path
+) -> None:
+    """The library repeats what it cannot read, and the row keeps its words."""
+    engine = make_engine()
+    folder = shutil.copytree(tiny_checkpoint, tmp_path / "other")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "dtype": "\ud800"}))
+    record = import_local_model(engine.library, engine.events, folder)
+    with pytest.raises(CheckpointInvalid):
+        engine.loader.load(record.id).result(60)
+    refused = engine.shelf.get(record.id)
+    assert refused.status is ModelStatus.ERROR and refused.error_message
+    assert text_of(engine, "tiny-llama")
+    engine.loader.unload().result(60)
+
+
 def test_what_fails_once_the_old_model_has_gone_is_a_failed_load(
     make_engine: EngineMaker, tiny_checkpoint: Path, tmp_path: Path
 ) -> None:

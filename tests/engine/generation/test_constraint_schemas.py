@@ -12,6 +12,7 @@ from jsonschema import Draft202012Validator
 
 from engine.errors import InvalidParameter
 from engine.generation.constraints.grammar import Grammar, Vocabulary
+from engine.generation.constraints.numbers import as_told
 from engine.generation.constraints.validation import DocumentCheck
 from engine.generation.errors import ConstrainedOutputInvalid, ResponseFormatUnsupported
 from engine.generation.response_format import ResponseFormat
@@ -585,6 +586,18 @@ def test_alternatives_that_would_take_ages_to_check() -> None:
 def test_what_nothing_can_fit(vocabulary: Vocabulary, schema: Any, words: str) -> None:
     with pytest.raises(ResponseFormatUnsupported, match=words):
         vocabulary.compile(ResponseFormat(schema, "n").text)
+
+
+def test_bounds_beyond_every_double_rule_out_nothing(vocabulary: Vocabulary) -> None:
+    schema = {"type": "integer", "minimum": -(10**400), "maximum": 10**400}
+    assert json.loads(as_told(schema, {})) == {"type": "integer", "minimum": 1024 - 2**63, "maximum": 2**63 - 1024}
+    tokenizer = Tokenizer(build_tokenizer())
+    grammar = vocabulary.compile(ResponseFormat(schema, "n").text)
+    for number in ("-123456789", "0", "987654321"):
+        assert accepts(grammar, tokenizer.encode(number, add_special_tokens=False))
+    for schema in ({"type": "integer", "minimum": 10**400}, {"type": "integer", "maximum": -(10**400)}):
+        with pytest.raises(ResponseFormatUnsupported):
+            vocabulary.compile(ResponseFormat(schema, "n").text)
 
 
 @pytest.mark.parametrize("pattern", ["^(?=a)b", "(a)\\1", "("])

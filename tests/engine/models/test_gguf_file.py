@@ -188,6 +188,23 @@ def test_hostile_headers(data: bytes, words: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (8, text("abc")),
+        (6, struct.pack("<f", float("nan"))),
+        (12, struct.pack("<d", float("inf"))),
+        (9, struct.pack("<IQII", 4, 2, 1, 2)),
+    ],
+    ids=["text", "nan", "infinity", "list"],
+)
+def test_a_number_of_parts_that_is_none(kind: int, value: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "x.gguf"
+    path.write_bytes(header(("split.count", kind, value)))
+    assert "no architecture" in problems(path)
+    assert "parts" not in problems(path)
+
+
+@pytest.mark.parametrize(
     ("entries", "error"),
     [
         ({"general.type": "adapter", "general.architecture": "llama"}, EngineUnsupported),

@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -32,6 +33,7 @@ from tests.engine.saes.sources import (
     SPARSIFY,
     SPARSIFY_CFG,
     dictionary,
+    openmoss,
 )
 
 # --- Gemma Scope ------------------------------------------------------------------------------------------------------
@@ -225,6 +227,41 @@ def test_a_threshold_that_was_never_set_is_refused(tmp_path: Path) -> None:
     weights = {**LINEAR, "b_dec": B_DEC, "k": torch.tensor(1), "threshold": torch.tensor(-1.0)}
     with pytest.raises(SaeLoadFailed, match="threshold is -1"):
         detect(dictionary(tmp_path, "BatchTopKSAE", weights))
+
+
+@pytest.mark.parametrize(
+    ("number", "named"),
+    [
+        (torch.tensor([], dtype=torch.long), "a single number belongs"),
+        (torch.tensor([3, 4]), "a single number belongs"),
+        (torch.tensor(float("nan")), "k is nan"),
+        (torch.tensor(float("inf")), "k is inf"),
+        (torch.tensor(1.5), "k is 1.5"),
+        (torch.tensor(1 + 1j), "no plain number"),
+    ],
+    ids=str,
+)
+def test_a_number_in_the_weights_that_is_none(tmp_path: Path, number: torch.Tensor, named: str) -> None:
+    with pytest.raises(SaeLoadFailed, match=named):
+        detect(dictionary(tmp_path, "AutoEncoderTopK", {**LINEAR, "b_dec": B_DEC, "k": number}))
+
+
+def test_a_threshold_of_complex_numbers(tmp_path: Path) -> None:
+    weights = {**LINEAR, "b_dec": B_DEC, "threshold": torch.tensor(1 + 1j)}
+    with pytest.raises(SaeLoadFailed, match=r"threshold as torch\.complex64, which is no plain number"):
+        detect(dictionary(tmp_path, "BatchTopKSAE", weights))
+
+
+def test_a_threshold_beyond_single_precision(tmp_path: Path) -> None:
+    with pytest.raises(SaeLoadFailed, match=r"threshold"):
+        load_sae(openmoss(tmp_path, act_fn="topk", jump_relu_threshold=1e300))
+
+
+def test_an_archive_of_texts(tmp_path: Path) -> None:
+    arrays = {name: np.array(values, dtype=np.float32) for name, values in {**LENS, "threshold": THRESHOLD}.items()}
+    np.savez(tmp_path / "params.npz", **{**arrays, "threshold": np.array(["a", "b", "c"])})
+    with pytest.raises(SaeLoadFailed, match="threshold as str32, not as floating-point numbers"):
+        load_sae(tmp_path)
 
 
 def test_a_layer_without_a_submodule_is_assumed_to_be_the_residual_stream(tmp_path: Path) -> None:

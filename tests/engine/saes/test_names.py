@@ -56,6 +56,12 @@ from engine.saes.path_facts import (
         ("hook_embed", HookKind.OTHER, None),
         ("", HookKind.OTHER, None),
         ("blocks.x.hook_resid_post", HookKind.OTHER, None),
+        ("blocks.1234567.hook_resid_post", HookKind.OTHER, None),
+        pytest.param(f"blocks.{'9' * 5000}.hook_resid_post", HookKind.OTHER, None, id="lens-long"),
+        pytest.param(f"model.layers.{'9' * 5000}.mlp", HookKind.OTHER, None, id="module-long"),
+        pytest.param(f"layer_{'9' * 5000}", HookKind.OTHER, None, id="layer-long"),
+        pytest.param(f"L{'9' * 5000}R", HookKind.OTHER, None, id="moss-long"),
+        pytest.param(f"resid_post_layer_{'9' * 5000}", HookKind.OTHER, None, id="submodule-long"),
     ],
 )
 def test_hook_names(name: str, kind: HookKind, layer: int | None) -> None:
@@ -145,6 +151,8 @@ def test_what_is_no_repository(repo_id: str) -> None:
         ("model-l0-40", None, None, 40.0),
         ("layer_3/layer_5", 5, None, None),
         ("multilayer3/v2", None, None, None),
+        ("layer_20/layer_12345678901234567890", 20, None, None),
+        pytest.param(f"layer_{'9' * 5000}", None, None, None, id="long"),
     ],
 )
 def test_what_paths_tell(path: str, layer: int | None, width: str | None, l0: float | None) -> None:

@@ -58,6 +58,8 @@ from tests.engine.saes.sources import (
         ({"normalize_activations": "covariance_whitening"}, {}, "unfolded covariance_whitening"),
         ({"normalize_activations": "constant_scalar_rescale"}, {}, "normalisation 'constant_scalar_rescale'"),
         ({"normalize_activations": 3}, {}, "normalisation 3"),
+        ({"normalize_activations": ["layer_norm"]}, {}, "normalisation ['layer_norm']"),
+        ({"normalize_activations": {"a": 1}}, {}, "normalisation {'a': 1}"),
         ({"reshape_activations": "hook_q"}, {}, "reshapes its input as 'hook_q'"),
     ],
 )

@@ -207,11 +207,35 @@ def test_weights_without_a_configuration_do_not_say_enough(tmp_path: Path) -> No
         ({"architecture": "topk", "k": 4}, "k from 1 to 3"),
         ({"activation_fn": "jumprelu"}, "activation function is jumprelu"),
         ({"metadata": {"hook_name": 7}}, "metadata.hook_name"),
+        ({"metadata": {"hook_name": "x" * 1001}}, "metadata.hook_name .* at most 1,000 characters"),
     ],
 )
 def test_values_that_cannot_be_are_named(tmp_path: Path, cfg: dict[str, Any], named: str) -> None:
     with pytest.raises(SaeLoadFailed, match=named):
         detect(lens_folder(tmp_path, cfg))
+
+
+@pytest.mark.parametrize("version", ["9" * 5000, "²", "6²", "-7"])
+def test_a_version_that_is_no_number_counts_as_none(tmp_path: Path, version: str) -> None:
+    # Before version 6 no version was written, and texts began with a BOS without being said to.
+    assert detect(lens_folder(tmp_path, {"metadata": {"sae_lens_version": version[:1000]}})).config.prepend_bos is True
+
+
+@pytest.mark.parametrize("name", ["scaling_factor", "finetuning_scaling_factor", "W_enc", "b_enc", "b_dec"])
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.complex64, torch.int64])
+def test_tensors_in_formats_that_nothing_computes_with(tmp_path: Path, name: str, dtype: torch.dtype) -> None:
+    weights = {**LENS, name: torch.ones(torch.tensor(LENS.get(name, B_ENC)).shape).to(dtype)}
+    with pytest.raises(SaeLoadFailed, match=f"{name} as torch.{str(dtype).removeprefix('torch.')}, not as floating"):
+        load_sae(lens_folder(tmp_path, {"finetuning_scaling_factor": True}, weights))
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e5m2, torch.complex64])
+def test_a_table_of_frequencies_in_such_a_format_is_left_out(tmp_path: Path, dtype: torch.dtype) -> None:
+    lens_folder(tmp_path)
+    write_safetensors(tmp_path / "sparsity.safetensors", {"sparsity": torch.ones(3).to(dtype)})
+    config = detect(tmp_path).config
+    assert config.source_l0 is None
+    assert any("sparsity.safetensors was left out" in line for line in config.assumed)
 
 
 def test_an_unknown_architecture_is_named(tmp_path: Path) -> None:
