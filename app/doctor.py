@@ -26,7 +26,7 @@ from app.startup import settings_of
 from engine.errors import MillmError
 from engine.models import engines
 from engine.models.unused_gpus import judge, look
-from ui.words import counted
+from ui.kit.text import counted
 
 GB = 1e9
 

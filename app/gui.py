@@ -35,13 +35,13 @@ from engine.config import EngineSettings
 from engine.errors import DataDirectoryInUse, MillmError
 from engine.events import Event, ModelLoadError, ModelsChanged, ServerStateChanged
 from engine.library.records import ModelRecord
-from ui import theme
 from ui.bridge import Bridge
-from ui.frame import import_pages
-from ui.main_window import MainWindow
-from ui.services import AppServices, Progress
-from ui.tray import Tray
-from ui.widgets.folder_dialog import FolderDialog
+from ui.context.page_context import import_pages
+from ui.context.services import AppServices, Progress
+from ui.kit import theme
+from ui.program.folder_dialog import FolderDialog
+from ui.window.main_window import MainWindow
+from ui.window.tray import Tray
 
 WITHOUT_A_SCREEN = ("offscreen", "minimal")
 SCHEMES = {"system": None, "light": Qt.ColorScheme.Light, "dark": Qt.ColorScheme.Dark}

@@ -19,7 +19,7 @@ from app.settings import PREFIX, SECRET, Layers, Settings, allowed, alternatives
 from engine.config import EngineSettings
 from engine.errors import SettingsInvalid
 from server.config import ServerSettings
-from ui.services import Applies, Kind, Origin, SettingInfo
+from ui.context.services import Applies, Kind, Origin, SettingInfo
 
 AT_ONCE = frozenset(
     {
@@ -56,7 +56,7 @@ Listener = Callable[[frozenset[str]], None]
 
 
 class SettingsStore:
-    """Owns the settings of a running program; implements :class:`ui.services.SettingsControl`. Thread-safe.
+    """Owns the settings of a running program; implements :class:`ui.context.services.SettingsControl`. Thread-safe.
 
     Args:
         settings: What the program was started with.
@@ -102,7 +102,7 @@ class SettingsStore:
         return self._info(name, self._layers())
 
     def change(self, values: Mapping[str, Any]) -> None:
-        """Check, write and put in force; as :meth:`ui.services.SettingsControl.change` says."""
+        """Check, write and put in force; as :meth:`ui.context.services.SettingsControl.change` says."""
         with self._lock:
             before = self._current
             layers = self._layers()

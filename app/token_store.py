@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from engine.errors import DataDirectoryUnusable, InvalidParameter
-from ui.services import TokenState
+from ui.context.services import TokenState
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +81,7 @@ def system_vault() -> Vault | None:
 
 
 class TokenStore:
-    """Keeps the token; implements :class:`ui.services.TokenControl`. Thread-safe.
+    """Keeps the token; implements :class:`ui.context.services.TokenControl`. Thread-safe.
 
     Args:
         folder: Where the file lies if there is no keyring: the data directory.

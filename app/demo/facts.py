@@ -7,7 +7,7 @@ from pathlib import Path
 
 from app.demo.fetch import wheel_is_here
 from app.demo.index import STATE_KEY, is_older, pack_folder, read_index
-from ui.services import DemoFacts
+from ui.context.services import DemoFacts
 
 SHOWN = "clusters/food.cluster.json"
 """The cluster of the first steps: of those in the pack the one whose topic shows most clearly while fluent."""

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from bench.harness import Row, compare
 from bench.world import SAE_IDS, World
-from ui.monitor_feed import Feed, poll
+from ui.look.monitor_feed import Feed, poll
 
 TOKENS = 64
 LOOK_S = 0.1

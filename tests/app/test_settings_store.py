@@ -13,7 +13,7 @@ from app.settings import Settings, load_settings
 from app.settings_store import AT_ONCE, AT_THE_NEXT_LOAD, SettingsStore
 from engine.config import EngineSettings
 from engine.errors import SettingsInvalid
-from ui.services import Applies, Kind, Origin
+from ui.context.services import Applies, Kind, Origin
 
 
 def make(tmp_path: Path, content: dict[str, object] | None = None, **environ: str) -> SettingsStore:

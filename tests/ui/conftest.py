@@ -17,8 +17,8 @@ from pytestqt.qtbot import QtBot
 from engine.engine import Engine
 from engine.events import EventBus
 from tests.ui.stage import Stage, open_stage
-from ui import theme
 from ui.bridge import Bridge
+from ui.kit import theme
 
 StageMaker = Callable[..., Stage]
 

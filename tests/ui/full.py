@@ -17,11 +17,11 @@ from tests.ui.conftest import StageMaker
 from tests.ui.look import until
 from tests.ui.stage import Stage
 from tests.ui.steer_stage import ONE, TWO, attach_both, circuit, cluster, member, raw
-from ui.frame import GROUPS
-from ui.pages.chat import ChatPage
-from ui.pages.features import FeaturesPage
-from ui.pages.records import RecordsPage
-from ui.widgets.library_frame import LibraryFrame
+from ui.context.page_context import GROUPS
+from ui.look.features import FeaturesPage
+from ui.steer.library_frame import LibraryFrame
+from ui.talk.chat import ChatPage
+from ui.talk.records import RecordsPage
 
 PAGES = tuple(spec.key for _group, specs in GROUPS for spec in specs)
 SIDES = {"completion_tokens": 3, "finish_reason": "stop"}

@@ -20,9 +20,9 @@ from engine.library.database import Library
 from engine.library.records import PLAIN_SIDE
 from tests.made_saes import make_sae
 from tests.ui.stage import open_stage
-from ui import theme
-from ui.chat_state import ChatOptions
-from ui.frame import CHAT
+from ui.context.page_context import CHAT
+from ui.kit import theme
+from ui.kit.chat_state import ChatOptions
 
 
 def main() -> None:

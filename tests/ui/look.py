@@ -9,12 +9,12 @@ from PySide6.QtWidgets import QLabel, QWidget
 from pytestqt.qtbot import QtBot
 
 from tests.ui.stage import Stage
-from ui.frame import CHAT
-from ui.pages.chat import ChatPage
-from ui.widgets.basics import ElidedLabel
-from ui.widgets.flow_text import FlowText
-from ui.widgets.markdown_view import CodeText
-from ui.widgets.message_view import AnswerMessage
+from ui.context.page_context import CHAT
+from ui.kit.basics import ElidedLabel
+from ui.kit.flow_text import FlowText
+from ui.kit.markdown_view import CodeText
+from ui.talk.chat import ChatPage
+from ui.talk.message_view import AnswerMessage
 
 PATIENCE_MS = 60_000
 

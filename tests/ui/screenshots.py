@@ -20,7 +20,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QApplication
 
 from tests.ui.scenes.studio import ROOT, SCHEMES, Photographer, Scene, areas, studio
-from ui import theme
+from ui.kit import theme
 
 OUT = ROOT / "docs" / "screenshots"
 

@@ -13,8 +13,8 @@ from app.token_store import TokenStore
 from engine.engine import Engine
 from server.thread import ServerThread
 from ui.bridge import Bridge
-from ui.main_window import MainWindow
-from ui.services import AppServices, Progress
+from ui.context.services import AppServices, Progress
+from ui.window.main_window import MainWindow
 
 
 @dataclass

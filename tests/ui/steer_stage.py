@@ -16,10 +16,10 @@ from tests.made_saes import make_sae
 from tests.ui.conftest import StageMaker
 from tests.ui.look import until
 from tests.ui.stage import Stage
-from ui.frame import CIRCUITS, CLUSTERS, PROFILES
-from ui.pages.circuits import CircuitsPage
-from ui.pages.clusters import ClustersPage
-from ui.pages.profiles import ProfilesPage
+from ui.context.page_context import CIRCUITS, CLUSTERS, PROFILES
+from ui.steer.circuits import CircuitsPage
+from ui.steer.clusters import ClustersPage
+from ui.steer.profiles import ProfilesPage
 
 ONE, TWO = ("sae-one", 1), ("sae-two", 2)
 

@@ -14,10 +14,10 @@ from tests.made_saes import make_sae
 from tests.ui.conftest import StageMaker
 from tests.ui.look import answer, chat_of, send, text_of, until
 from tests.ui.stage import Stage
-from ui.frame import CHAT
-from ui.pages.chat import ChatPage
-from ui.widgets.message_view import UserMessage
-from ui.widgets.prompt_inspector import PromptInspector
+from ui.context.page_context import CHAT
+from ui.talk.chat import ChatPage
+from ui.talk.message_view import UserMessage
+from ui.talk.prompt_inspector import PromptInspector
 
 
 @pytest.fixture

@@ -16,11 +16,11 @@ from tests.conftest import EngineMaker
 from tests.ui.conftest import StageMaker
 from tests.ui.look import until
 from tests.ui.steer_stage import ONE, TWO, add_saes, attach_both, circuit, circuits_page, drop, member, raw, write
-from ui.frame import CIRCUITS, FEATURES
-from ui.pages.circuits import CircuitsPage
-from ui.pages.features import FeaturesPage
-from ui.steering_words import live_evidence
-from ui.widgets.circuit_card import EVIDENCE
+from ui.context.page_context import CIRCUITS, FEATURES
+from ui.kit.steering_text import live_evidence
+from ui.look.features import FeaturesPage
+from ui.steer.circuit_card import EVIDENCE
+from ui.steer.circuits import CircuitsPage
 
 
 @pytest.fixture

@@ -16,13 +16,13 @@ from tests.ui.conftest import StageMaker
 from tests.ui.look import chat_of, send, until
 from tests.ui.stage import Stage
 from tests.ui.steer_stage import ONE, add_saes, attach_both, circuit, open_page, raw
-from ui.circuit_graph import graph_of
-from ui.frame import CIRCUITS
-from ui.live_watch import WatchState
-from ui.pages.circuits import CircuitsPage
-from ui.widgets.circuit_card import AUTHOR, DRAWING
-from ui.widgets.circuit_drawing import CircuitDrawing
-from ui.widgets.circuit_items import edge_width
+from ui.context.page_context import CIRCUITS
+from ui.kit.live_watch import WatchState
+from ui.steer.circuit_card import AUTHOR, DRAWING
+from ui.steer.circuit_drawing import CircuitDrawing
+from ui.steer.circuit_graph import graph_of
+from ui.steer.circuit_items import edge_width
+from ui.steer.circuits import CircuitsPage
 
 
 def edge(up: tuple[int, int], down: tuple[int, int], rung: int, effect: float | None = None) -> dict[str, Any]:

@@ -17,9 +17,9 @@ from tests.conftest import EngineMaker
 from tests.ui.conftest import StageMaker
 from tests.ui.look import until
 from tests.ui.steer_stage import ONE, add_saes, circuit, cluster, clusters_page, drop, member, raw, write
-from ui.frame import CHAT, CIRCUITS, CLUSTERS, SWEEP
-from ui.pages.clusters import ClustersPage
-from ui.pages.sweep import SweepPage
+from ui.context.page_context import CHAT, CIRCUITS, CLUSTERS, SWEEP
+from ui.steer.clusters import ClustersPage
+from ui.steer.sweep import SweepPage
 
 
 @pytest.fixture

@@ -17,13 +17,13 @@ from tests.made_saes import make_sae
 from tests.ui.conftest import StageMaker
 from tests.ui.look import chat_of, send, until
 from tests.ui.stage import Stage
-from ui.chat_state import ChatMessage
-from ui.pages.chat import ChatPage
-from ui.steer_targets import Kind
-from ui.steering_words import report_words
-from ui.widgets.compare_message import CompareMessage
-from ui.widgets.prompt_inspector import PromptInspector, added_text
-from ui.widgets.steer_strip import LIVE
+from ui.kit.chat_state import ChatMessage
+from ui.kit.steer_targets import Kind
+from ui.kit.steering_text import report_words
+from ui.talk.chat import ChatPage
+from ui.talk.compare_message import CompareMessage
+from ui.talk.prompt_inspector import PromptInspector, added_text
+from ui.talk.steer_strip import LIVE
 
 SAE = "made-sae"
 STRONG = {3: 60.0, 5: -60.0}

@@ -11,8 +11,8 @@ from pytestqt.qtbot import QtBot
 from tests.conftest import EngineMaker
 from tests.ui.conftest import StageMaker
 from tests.ui.look import chat_of, send, until
-from ui.chat_state import ChatMessage
-from ui.conversation_export import as_json, as_markdown
+from ui.kit.chat_state import ChatMessage
+from ui.talk.conversation_export import as_json, as_markdown
 
 PATH = [
     {"token": 0, "text": "profile", "items": [{"kind": "profile", "name": "Sea", "intensity": "1.0", "features": 3}]},

@@ -15,9 +15,9 @@ from tests.made_saes import make_sae
 from tests.ui.conftest import StageMaker
 from tests.ui.look import answer, chat_of, send, text_of, until
 from tests.ui.stage import Stage
-from ui.frame import CHAT
-from ui.pages.chat import ChatPage
-from ui.steering_words import report_words
+from ui.context.page_context import CHAT
+from ui.kit.steering_text import report_words
+from ui.talk.chat import ChatPage
 
 
 def keep(engine: Engine, title: str, *contents: str, system: str = "") -> int:

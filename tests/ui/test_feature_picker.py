@@ -15,7 +15,7 @@ from tests.conftest import EngineMaker
 from tests.made_saes import make_sae
 from tests.ui.look import until
 from ui.bridge import Bridge
-from ui.widgets.feature_picker import FeaturePicker
+from ui.kit.feature_picker import FeaturePicker
 
 LABELS = (
     FeatureLabel(3, "ships and the sea", density=0.0021, confidence=0.9, max_activation=41.25, top_tokens=("sea", "s")),

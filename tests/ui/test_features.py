@@ -18,10 +18,10 @@ from tests.ui.conftest import StageMaker
 from tests.ui.drops import drop
 from tests.ui.look import in_sight, until
 from tests.ui.stage import Stage
-from ui.frame import FEATURES, MONITOR, STEERING
-from ui.pages.features import CONTRAST, READ, SEEN, FeaturesPage
-from ui.steer_targets import Kind
-from ui.widgets.basics import Button
+from ui.context.page_context import FEATURES, MONITOR, STEERING
+from ui.kit.basics import Button
+from ui.kit.steer_targets import Kind
+from ui.look.features import CONTRAST, READ, SEEN, FeaturesPage
 
 PLACE = ("mirror", 1)
 TEXT = "the sea was calm and the ship went"

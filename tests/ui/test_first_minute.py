@@ -22,10 +22,10 @@ from tests.made_saes import make_sae
 from tests.ui.conftest import StageMaker
 from tests.ui.look import until
 from tests.ui.stage import Stage
-from ui.frame import CHAT, HOME
-from ui.services import Progress
-from ui.widgets.basics import Button
-from ui.widgets.compare_message import CompareMessage
+from ui.context.page_context import CHAT, HOME
+from ui.context.services import Progress
+from ui.kit.basics import Button
+from ui.talk.compare_message import CompareMessage
 
 SET = "Demo: layers 10, 15 and 20"
 INSTALL = "Install the demo model"

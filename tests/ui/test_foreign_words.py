@@ -34,12 +34,12 @@ from tests.conftest import EngineMaker
 from tests.ui.conftest import StageMaker
 from tests.ui.full import PAGES, full_stage, open_page
 from tests.ui.stage import Stage
-from ui.plain_text import as_letters, on_button
-from ui.tray import Tray
-from ui.widgets.basics import Button
-from ui.widgets.flow_text import FlowText
-from ui.widgets.markdown_view import MarkdownView
-from ui.widgets.report_dialog import ReportDialog
+from ui.kit.basics import Button
+from ui.kit.flow_text import FlowText
+from ui.kit.markdown_view import MarkdownView
+from ui.kit.plain_text import as_letters, on_button
+from ui.talk.report_dialog import ReportDialog
+from ui.window.tray import Tray
 
 TRAP = "trap.png"
 NAME = f'<img src="{TRAP}"> <a href="file:///etc/hostname">a</a> <b>b</b> &lt;i> A & B'

@@ -15,10 +15,10 @@ from tests.made_saes import make_sae
 from tests.ui.conftest import StageMaker
 from tests.ui.look import until
 from tests.ui.stage import Stage
-from ui.frame import CHAT, MODELS
-from ui.pages.left_off import LEFT_OFF_KEY, key_for
-from ui.pages.models import ModelsPage
-from ui.widgets.basics import Button, Notice
+from ui.context.page_context import CHAT, MODELS
+from ui.kit.basics import Button, Notice
+from ui.shelf.models import ModelsPage
+from ui.talk.left_off import LEFT_OFF_KEY, key_for
 
 
 @pytest.fixture

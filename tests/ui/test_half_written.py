@@ -17,11 +17,11 @@ from tests.conftest import EngineMaker
 from tests.ui.conftest import StageMaker
 from tests.ui.look import chat_of, send, until
 from tests.ui.stage import open_stage
-from ui.figures import figures
-from ui.frame import CHAT
-from ui.steering_words import report_words
-from ui.widgets.compare_message import CompareMessage
-from ui.widgets.message_view import AnswerMessage
+from ui.context.page_context import CHAT
+from ui.kit.steering_text import report_words
+from ui.talk.compare_message import CompareMessage
+from ui.talk.figures import figures
+from ui.talk.message_view import AnswerMessage
 
 
 @pytest.mark.parametrize("how", ["single", "compare", "again"])

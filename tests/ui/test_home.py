@@ -24,9 +24,9 @@ from tests.engine.actions.steering.stage import cluster, member, raw
 from tests.made_saes import make_sae
 from tests.ui.conftest import StageMaker
 from tests.ui.look import chat_of, send, until
-from ui.frame import CHAT
-from ui.services import Progress
-from ui.widgets.server_card import ServerCard
+from ui.context.page_context import CHAT
+from ui.context.services import Progress
+from ui.kit.server_card import ServerCard
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from PySide6.QtCore import QPoint, Qt
 from pytestqt.qtbot import QtBot
 
 from tests.ui.look import until
-from ui.widgets.intensity_dial import IntensityDial
+from ui.kit.intensity_dial import IntensityDial
 
 
 class Told:

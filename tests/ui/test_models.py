@@ -24,14 +24,14 @@ from tests.ui.drops import drop
 from tests.ui.look import plain, told_in, until
 from tests.ui.stage import Stage
 from tests.ui.test_home import held_load
-from ui import main_window
-from ui import shelf_words as words
-from ui.frame import CHAT, MODELS
-from ui.pages import models as models_page
-from ui.pages.models import ModelsPage
-from ui.widgets.add_models import FOUND
-from ui.widgets.basics import Button
-from ui.widgets.model_row import ModelRow
+from ui.context.page_context import CHAT, MODELS
+from ui.kit import shelf_text as words
+from ui.kit.basics import Button
+from ui.shelf import models as models_page
+from ui.shelf.add_models import FOUND
+from ui.shelf.model_row import ModelRow
+from ui.shelf.models import ModelsPage
+from ui.window import main_window
 
 REPO = "acme/tiny-llama"
 

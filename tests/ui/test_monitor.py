@@ -18,12 +18,12 @@ from tests.made_saes import make_mirror_sae, make_sae
 from tests.ui.conftest import StageMaker
 from tests.ui.look import until
 from tests.ui.stage import Stage
-from ui.frame import FEATURES, HOME, MONITOR, STEERING
-from ui.live_watch import LiveWatch
-from ui.monitor_feed import KEPT, WINDOW, Feed, Seen
-from ui.pages.features import FeaturesPage
-from ui.pages.monitor import HISTORY, MonitorPage
-from ui.widgets.heat_map import LEFT_AXIS
+from ui.context.page_context import FEATURES, HOME, MONITOR, STEERING
+from ui.kit.live_watch import LiveWatch
+from ui.look.features import FeaturesPage
+from ui.look.heat_map import LEFT_AXIS
+from ui.look.monitor import HISTORY, MonitorPage
+from ui.look.monitor_feed import KEPT, WINDOW, Feed, Seen
 
 NOON = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
 

@@ -9,7 +9,7 @@ from pytestqt.qtbot import QtBot
 from tests.conftest import EngineMaker
 from tests.ui.conftest import StageMaker
 from tests.ui.look import until
-from ui.frame import GROUPS, HOME, SETTINGS
+from ui.context.page_context import GROUPS, HOME, SETTINGS
 
 KEYS = [spec.key for _group, specs in GROUPS for spec in specs]
 

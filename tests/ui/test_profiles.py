@@ -15,7 +15,7 @@ from tests.conftest import EngineMaker
 from tests.ui.conftest import StageMaker
 from tests.ui.look import until
 from tests.ui.steer_stage import ONE, TWO, add_saes, attach_both, drop, profiles_page
-from ui.pages.profiles import EDITOR, ProfilesPage
+from ui.steer.profiles import EDITOR, ProfilesPage
 
 
 @pytest.fixture

@@ -18,17 +18,17 @@ from tests.ui.full import PAGES, full_stage, open_page
 from tests.ui.look import chat_of, send, until
 from tests.ui.stage import Stage
 from tests.ui.steer_stage import ONE, circuit, cluster, raw
-from ui import shortcuts
-from ui.frame import CHAT, CIRCUITS, CLUSTERS, FEATURES, HOME, PROFILES, SETTINGS, STEERING
-from ui.pages.circuits import CircuitsPage
-from ui.pages.clusters import ClustersPage
-from ui.pages.features import READ, FeaturesPage
-from ui.pages.lens import FeatureDialog
-from ui.pages.steering import SteeringPage
-from ui.shortcuts import key_groups
-from ui.widgets.circuit_card import DRAWING
-from ui.widgets.library_frame import LibraryFrame
-from ui.widgets.shortcuts_dialog import ShortcutsDialog
+from ui.context.page_context import CHAT, CIRCUITS, CLUSTERS, FEATURES, HOME, PROFILES, SETTINGS, STEERING
+from ui.kit import shortcuts
+from ui.kit.shortcuts import key_groups
+from ui.look.features import READ, FeaturesPage
+from ui.steer.circuit_card import DRAWING
+from ui.steer.circuits import CircuitsPage
+from ui.steer.clusters import ClustersPage
+from ui.steer.library_frame import LibraryFrame
+from ui.steer.steering import SteeringPage
+from ui.talk.lens import FeatureDialog
+from ui.window.shortcuts_dialog import ShortcutsDialog
 
 NONE, CTRL, SHIFT = (
     Qt.KeyboardModifier.NoModifier,

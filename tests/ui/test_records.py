@@ -18,13 +18,13 @@ from tests.made_saes import make_sae
 from tests.ui.conftest import StageMaker
 from tests.ui.look import chat_of, send, until
 from tests.ui.stage import Stage
-from ui.chat_state import ChatMessage
-from ui.frame import CHAT, FEATURES, RECORDS, SWEEP
-from ui.pages.features import CONTRAST, FeaturesPage
-from ui.pages.records import DETAIL
-from ui.pages.sweep import SweepPage
-from ui.record_export import new_record
-from ui.widgets.compare_message import CompareMessage
+from ui.context.page_context import CHAT, FEATURES, RECORDS, SWEEP
+from ui.kit.chat_state import ChatMessage
+from ui.kit.record_export import new_record
+from ui.look.features import CONTRAST, FeaturesPage
+from ui.steer.sweep import SweepPage
+from ui.talk.compare_message import CompareMessage
+from ui.talk.records import DETAIL
 
 SAE = "made-sae"
 

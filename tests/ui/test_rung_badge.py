@@ -7,7 +7,7 @@ from PySide6.QtWidgets import QVBoxLayout, QWidget
 from pytestqt.qtbot import QtBot
 
 from engine.documents.evidence import claims_causation
-from ui.widgets.rung_badge import RungBadge, next_words
+from ui.kit.rung_badge import RungBadge, next_words
 
 
 @pytest.mark.parametrize(

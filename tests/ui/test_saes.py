@@ -18,12 +18,12 @@ from tests.ui.conftest import StageMaker
 from tests.ui.drops import drop
 from tests.ui.look import in_sight, plain, told_in, until
 from tests.ui.stage import Stage
-from ui import shelf_words as words
-from ui.frame import SAES
-from ui.pages.saes import SaesPage
-from ui.pages.saes_shelf import file_of
-from ui.widgets.basics import Button, Notice
-from ui.widgets.sae_row import SaeLine
+from ui.context.page_context import SAES
+from ui.kit import shelf_text as words
+from ui.kit.basics import Button, Notice
+from ui.shelf.sae_row import SaeLine
+from ui.shelf.saes import SaesPage
+from ui.shelf.saes_shelf import file_of
 
 REPO = "acme/tiny-saes"
 

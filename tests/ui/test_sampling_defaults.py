@@ -18,11 +18,11 @@ from engine.library.records import EngineKind, ModelSource, NewModel
 from tests.conftest import EngineMaker
 from tests.ui.conftest import StageMaker
 from tests.ui.look import send, until
-from ui.chat_state import ChatOptions, Suggested, sampling_words
-from ui.frame import CHAT
-from ui.pages.options import OPTIONS_KEY, suggestions
-from ui.record_export import new_record
-from ui.widgets.chat_settings import ChatSettings
+from ui.context.page_context import CHAT
+from ui.kit.chat_state import ChatOptions, Suggested, sampling_words
+from ui.kit.record_export import new_record
+from ui.talk.chat_settings import ChatSettings
+from ui.talk.options import OPTIONS_KEY, suggestions
 
 
 def test_a_models_own_settings_are_used_told_and_kept(

@@ -19,10 +19,10 @@ from tests.conftest import EngineMaker
 from tests.ui.conftest import StageMaker
 from tests.ui.look import until
 from tests.ui.stage import Stage
-from ui import request_words as words
-from ui.frame import SERVER
-from ui.lan import base_url, choose
-from ui.pages.server import ServerPage, make_key
+from ui.context.page_context import SERVER
+from ui.serve import request_text as words
+from ui.serve.lan import base_url, choose
+from ui.serve.server import ServerPage, make_key
 
 
 def open_page(stage: Stage, qtbot: QtBot) -> ServerPage:

@@ -17,10 +17,10 @@ from tests.conftest import EngineMaker
 from tests.ui.conftest import StageMaker
 from tests.ui.look import until
 from tests.ui.stage import Stage
-from ui.frame import SETTINGS
-from ui.pages.settings import SettingsPage
-from ui.widgets.basics import Button
-from ui.widgets.setting_row import shown
+from ui.context.page_context import SETTINGS
+from ui.kit.basics import Button
+from ui.program.setting_row import shown
+from ui.program.settings import SettingsPage
 
 
 def open_page(stage: Stage, qtbot: QtBot) -> SettingsPage:

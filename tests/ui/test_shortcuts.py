@@ -15,10 +15,10 @@ from tests.made_saes import make_sae
 from tests.ui.conftest import StageMaker
 from tests.ui.look import until
 from tests.ui.stage import Stage
-from ui.frame import CHAT, HOME, RECORDS, SETTINGS
-from ui.pages.settings import SettingsPage
-from ui.shortcuts import key_groups
-from ui.widgets.shortcuts_dialog import ShortcutsDialog
+from ui.context.page_context import CHAT, HOME, RECORDS, SETTINGS
+from ui.kit.shortcuts import key_groups
+from ui.program.settings import SettingsPage
+from ui.window.shortcuts_dialog import ShortcutsDialog
 
 CTRL = Qt.KeyboardModifier.ControlModifier
 

@@ -25,12 +25,12 @@ from tests.conftest import EngineMaker
 from tests.ui.conftest import StageMaker
 from tests.ui.full import PAGES, full_stage, open_page, settle
 from tests.ui.look import until
-from ui.frame import CHAT, CLUSTERS
-from ui.pages.chat import ChatPage
-from ui.widgets.basics import Button, Notice, label
-from ui.widgets.conversation_list import ConversationList
-from ui.widgets.flow_text import FlowText
-from ui.widgets.scroll_page import PageHead
+from ui.context.page_context import CHAT, CLUSTERS
+from ui.kit.basics import Button, Notice, label
+from ui.kit.flow_text import FlowText
+from ui.kit.scroll_page import PageHead
+from ui.talk.chat import ChatPage
+from ui.talk.conversation_list import ConversationList
 
 SIZES = [(800, 600), (640, 400)]
 """A small screen, and 1280 × 800 at 200 %."""

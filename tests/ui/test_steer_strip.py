@@ -15,10 +15,10 @@ from tests.made_saes import make_sae
 from tests.ui.conftest import StageMaker
 from tests.ui.look import chat_of, until
 from tests.ui.stage import Stage
-from ui.frame import CHAT, MODELS, SAES, SERVER, STEERING
-from ui.steer_targets import Kind, Target
-from ui.steering_words import live_words
-from ui.widgets.steer_strip import NOT_ATTACHED, NOT_YET, SteerStrip
+from ui.context.page_context import CHAT, MODELS, SAES, SERVER, STEERING
+from ui.kit.steer_targets import Kind, Target
+from ui.kit.steering_text import live_words
+from ui.talk.steer_strip import NOT_ATTACHED, NOT_YET, SteerStrip
 
 SAE = "made-sae"
 

@@ -19,13 +19,13 @@ from tests.made_saes import make_sae
 from tests.ui.conftest import StageMaker
 from tests.ui.look import answer, chat_of, in_sight, send, until
 from tests.ui.stage import Stage
-from ui.feature_facts import facts_of
-from ui.frame import HOME, STEERING
-from ui.pages.steering import SteeringPage
-from ui.steer_targets import Kind
-from ui.widgets.attachment_card import AttachmentCard
-from ui.widgets.basics import Button
-from ui.widgets.feature_picker import FeaturePicker
+from ui.context.page_context import HOME, STEERING
+from ui.kit.basics import Button
+from ui.kit.feature_picker import FeaturePicker
+from ui.kit.steer_targets import Kind
+from ui.look.feature_facts import facts_of
+from ui.steer.attachment_card import AttachmentCard
+from ui.steer.steering import SteeringPage
 
 PLACE = ("made-sae", 1)
 

@@ -18,8 +18,8 @@ from tests.made_saes import make_mirror_sae
 from tests.ui.conftest import StageMaker
 from tests.ui.look import until
 from tests.ui.stage import Stage
-from ui.frame import STEERING, SWEEP
-from ui.pages.sweep import SweepPage
+from ui.context.page_context import STEERING, SWEEP
+from ui.steer.sweep import SweepPage
 
 PLACE = ("mirror", 1)
 

@@ -8,11 +8,11 @@ from PySide6.QtGui import QDesktopServices, QGuiApplication
 from pytestqt.qtbot import QtBot
 
 from tests.ui.look import text_of
-from ui.chat_state import ChatMessage
-from ui.widgets.flow_text import FlowText
-from ui.widgets.markdown_view import MarkdownView
-from ui.widgets.message_list import PAGE_SIZE, MessageList
-from ui.widgets.message_view import AnswerMessage, UserMessage
+from ui.kit.chat_state import ChatMessage
+from ui.kit.flow_text import FlowText
+from ui.kit.markdown_view import MarkdownView
+from ui.talk.message_list import PAGE_SIZE, MessageList
+from ui.talk.message_view import AnswerMessage, UserMessage
 
 ANSWER = "First **bold** words.\n\n```python\nx = 1\ny = 2\n```\n\n- one\n- two\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n> quoted"
 

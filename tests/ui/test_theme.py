@@ -8,9 +8,9 @@ from PySide6.QtGui import QPalette
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-from ui import icons, theme
-from ui.colours import DARK, LIGHT, MIN_TEXT_CONTRAST, TEXT_PAIRS, Colours, contrast
-from ui.widgets.basics import Button
+from ui.kit import icons, theme
+from ui.kit.basics import Button
+from ui.kit.colours import DARK, LIGHT, MIN_TEXT_CONTRAST, TEXT_PAIRS, Colours, contrast
 
 
 @pytest.mark.parametrize(

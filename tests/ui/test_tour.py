@@ -15,11 +15,11 @@ from tests.conftest import EngineMaker
 from tests.ui.conftest import StageMaker
 from tests.ui.look import until
 from tests.ui.stage import Stage
-from ui.frame import CHAT, HOME, SETTINGS
-from ui.services import Progress
-from ui.tour import SEEN_KEY
-from ui.widgets.coach import beside
-from ui.widgets.folder_dialog import FolderDialog
+from ui.context.page_context import CHAT, HOME, SETTINGS
+from ui.context.services import Progress
+from ui.program.folder_dialog import FolderDialog
+from ui.window.tour import SEEN_KEY
+from ui.window.tour_panel import beside
 
 
 class Opener(QObject):

@@ -14,7 +14,7 @@ from tests.made_saes import make_sae
 from tests.ui.conftest import StageMaker
 from tests.ui.look import until
 from tests.ui.stage import Stage
-from ui.tray import Tray
+from ui.window.tray import Tray
 
 
 @pytest.fixture

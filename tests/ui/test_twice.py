@@ -19,7 +19,7 @@ from tests.ui.conftest import StageMaker
 from tests.ui.look import plain, until
 from tests.ui.stage import Stage
 from ui.bridge import Bridge
-from ui.frame import CLUSTERS, MODELS, SAES, SERVER, SETTINGS, STEERING
+from ui.context.page_context import CLUSTERS, MODELS, SAES, SERVER, SETTINGS, STEERING
 
 
 class Hears(QObject):

@@ -14,8 +14,8 @@ from tests.made_saes import make_sae
 from tests.ui.conftest import StageMaker
 from tests.ui.look import chat_of, until
 from tests.ui.stage import Stage
-from ui.frame import RECORDS, SWEEP
-from ui.pages.sweep import SweepPage
+from ui.context.page_context import RECORDS, SWEEP
+from ui.steer.sweep import SweepPage
 
 SAE = "made-sae"
 PLACE = (SAE, 1)

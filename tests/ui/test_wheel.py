@@ -27,9 +27,9 @@ from tests.ui.conftest import StageMaker
 from tests.ui.full import PAGES, full_stage, open_page, settle
 from tests.ui.look import until
 from tests.ui.stage import Stage
-from ui.frame import CHAT, SETTINGS
-from ui.widgets.choice import Choice
-from ui.widgets.steady import NumberBox, Slider, Steady, WholeBox
+from ui.context.page_context import CHAT, SETTINGS
+from ui.kit.choice import Choice
+from ui.kit.steady import NumberBox, Slider, Steady, WholeBox
 
 CONTROLS = (QComboBox, QAbstractSpinBox, QAbstractSlider, QTabBar)
 UI = Path(__file__).parents[2] / "ui"

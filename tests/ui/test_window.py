@@ -17,10 +17,10 @@ from tests.conftest import EngineMaker
 from tests.ui.conftest import StageMaker
 from tests.ui.look import until
 from tests.ui.stage import Stage, open_stage
-from ui import theme
-from ui.frame import CHAT, GROUPS, HOME, STEERING
-from ui.main_window import GEOMETRY_KEY
-from ui.widgets.top_bar import shares
+from ui.context.page_context import CHAT, GROUPS, HOME, STEERING
+from ui.kit import theme
+from ui.window.main_window import GEOMETRY_KEY
+from ui.window.top_bar import shares
 
 
 @pytest.fixture

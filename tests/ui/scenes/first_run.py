@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.ui.scenes.studio import Scene, Studio
-from ui.frame import HOME
-from ui.widgets.folder_dialog import FolderDialog
+from ui.context.page_context import HOME
+from ui.program.folder_dialog import FolderDialog
 
 
 def folder(studio: Studio) -> None:

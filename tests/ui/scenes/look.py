@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tests.ui.scenes.studio import Scene, Studio
 from tests.ui.scenes.talk import QUESTION, ask
-from ui.frame import CHAT, FEATURES, MONITOR, RECORDS, SWEEP
-from ui.pages.features import CONTRAST, LABELS, READ, SEEN, FeaturesPage
-from ui.pages.monitor import HISTORY, STATISTICS, MonitorPage
-from ui.pages.sweep import SweepPage
+from ui.context.page_context import CHAT, FEATURES, MONITOR, RECORDS, SWEEP
+from ui.look.features import CONTRAST, LABELS, READ, SEEN, FeaturesPage
+from ui.look.monitor import HISTORY, STATISTICS, MonitorPage
+from ui.steer.sweep import SweepPage
 
 READ_ALONG = (
     "The captain lowered the anchor in the harbour before the tide turned. By noon the doctor had seen nine patients, "

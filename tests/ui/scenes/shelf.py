@@ -14,12 +14,12 @@ from engine.actions.downloading.saes import HubSaeFile, SaePreview
 from engine.actions.importing import LocalModel
 from engine.library.records import EngineKind, ModelSource, ModelStatus, NewModel
 from tests.ui.scenes.studio import ROOT, Scene, Studio
-from ui.frame import MODELS, SAES, SERVER, SETTINGS
-from ui.pages.models import ModelsPage
-from ui.pages.saes import SaesPage
-from ui.pages.server import ServerPage
-from ui.pages.settings import SettingsPage
-from ui.widgets.add_models import FILES
+from ui.context.page_context import MODELS, SAES, SERVER, SETTINGS
+from ui.program.settings import SettingsPage
+from ui.serve.server import ServerPage
+from ui.shelf.add_models import FILES
+from ui.shelf.models import ModelsPage
+from ui.shelf.saes import SaesPage
 
 PREVIEW = ModelPreview(
     repo_id="HuggingFaceTB/SmolLM2-360M-Instruct",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from tests.ui.scenes.studio import Scene, Studio
 from tests.ui.scenes.talk import QUESTION, ask
-from ui.frame import CHAT, CIRCUITS, CLUSTERS, PROFILES, STEERING
-from ui.pages.circuits import CircuitsPage
-from ui.pages.clusters import ClustersPage
-from ui.pages.profiles import ProfilesPage
-from ui.widgets.circuit_card import DRAWING, EVIDENCE
+from ui.context.page_context import CHAT, CIRCUITS, CLUSTERS, PROFILES, STEERING
+from ui.steer.circuit_card import DRAWING, EVIDENCE
+from ui.steer.circuits import CircuitsPage
+from ui.steer.clusters import ClustersPage
+from ui.steer.profiles import ProfilesPage
 
 
 def steering_no_sae(studio: Studio) -> None:

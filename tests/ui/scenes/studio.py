@@ -31,8 +31,8 @@ from engine.library.records import ModelRecord, ModelSource
 from tests.made_saes import make_sae
 from tests.tiny import build_checkpoint
 from tests.ui.stage import Stage, open_stage
-from ui import theme
-from ui.main_window import MainWindow
+from ui.kit import theme
+from ui.window.main_window import MainWindow
 
 ROOT = Path(__file__).resolve().parents[3]
 DEMO = ROOT / "assets" / "demo"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from engine.library.database import Library
 from engine.library.records import StoredMessage
 from tests.ui.scenes.studio import Scene, Studio
-from ui.frame import CHAT, HOME, RECORDS
-from ui.steer_targets import Kind
-from ui.widgets.chat_side import ANSWERING, FEATURES
-from ui.widgets.compare_message import CompareMessage
-from ui.widgets.prompt_inspector import PromptInspector
+from ui.context.page_context import CHAT, HOME, RECORDS
+from ui.kit.steer_targets import Kind
+from ui.talk.chat_side import ANSWERING, FEATURES
+from ui.talk.compare_message import CompareMessage
+from ui.talk.prompt_inspector import PromptInspector
 
 SALT = """Rivers carry **dissolved minerals** from rocks into the sea. Three things then keep the salt there:
 
