@@ -24,8 +24,8 @@ from app.paths import Paths
 from app.settings import Settings
 from app.startup import settings_of
 from engine.errors import MillmError
-from engine.models import engines
-from engine.models.unused_gpus import judge, look
+from engine.models.backends import engines
+from engine.models.hardware.unused_gpus import judge, look
 from ui.kit.text import counted
 
 GB = 1e9
@@ -126,7 +126,7 @@ def _formats() -> Iterator[Finding]:
 def _devices() -> list[str]:
     import torch
 
-    from engine.models.devices import cpu_has_native_bfloat16, describe_device
+    from engine.models.hardware.devices import cpu_has_native_bfloat16, describe_device
 
     found = [describe_device(torch.device("cuda", index)) for index in range(torch.cuda.device_count())]
     if torch.backends.mps.is_available():

@@ -22,7 +22,7 @@ from app.startup import Choice, Program, choose_model, could_not_load, opened, s
 from app.token_store import TokenStore
 from engine.engine import Engine
 from engine.errors import LoadCancelled, MillmError, ModelBusy
-from engine.models.shelf import LoadedModel
+from engine.models.registry import LoadedModel
 
 log = logging.getLogger(__name__)
 

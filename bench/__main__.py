@@ -15,8 +15,8 @@ from bench.harness import OUT, Row, Table, machine, report, write_between  # noq
 from bench.rows import gguf, lanes, prefix, reading, serving, window  # noqa: E402
 from bench.world import open_world  # noqa: E402
 from engine.config import EngineSettings  # noqa: E402
-from engine.models.devices import set_threads  # noqa: E402
-from engine.models.llamacpp.availability import is_installed  # noqa: E402
+from engine.models.backends.llamacpp.availability import is_installed  # noqa: E402
+from engine.models.hardware.devices import set_threads  # noqa: E402
 
 PARTS = ("serving", "prefix", "reading", "lanes", "gguf", "window")
 PEER = OUT.parent / "peer" / "bin" / "python"

@@ -22,7 +22,7 @@ from engine.engine import Engine
 from engine.generation.consume import collect
 from engine.generation.request import ChatInput, GenerationRequest, Message, Sampling
 from engine.library.database import Library
-from engine.models.shelf import LoadedModel
+from engine.models.registry import LoadedModel
 from engine.saes.attachment import Attachment
 from engine.saes.config import Architecture, SaeConfig, SourceFormat
 from engine.saes.sae import Sae

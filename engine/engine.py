@@ -28,7 +28,6 @@ from engine.actions.steering.clusters import ClusterActions
 from engine.actions.steering.lost import end_what_lost_its_place
 from engine.actions.steering.profiles import ProfileActions
 from engine.actions.sweeping import SweepActions
-from engine.breaker import HUB, CircuitBreaker
 from engine.config import EngineSettings
 from engine.errors import LibraryUnusable, RequestCancelled
 from engine.events import EventBus, LibraryStateChanged
@@ -36,8 +35,9 @@ from engine.generation.scheduler import Scheduler
 from engine.generation.service import GenerationService
 from engine.generation.worker import EngineThread
 from engine.library.database import Library
-from engine.models.hub import HubClient
-from engine.models.shelf import ModelShelf
+from engine.models.hub.breaker import HUB, CircuitBreaker
+from engine.models.hub.client import HubClient
+from engine.models.registry import ModelShelf
 from engine.monitor.live import LiveMonitor
 from engine.steering.desk import SteeringDesk
 
@@ -140,7 +140,7 @@ class Engine:
         """Nothing has been asked for a while: memory that torch only keeps for reuse goes back to the driver."""
         resident = self.shelf.resident
         if resident is not None:
-            from engine.models.devices import release_cached_memory
+            from engine.models.hardware.devices import release_cached_memory
 
             release_cached_memory(resident.backend.device)
 

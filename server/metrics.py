@@ -17,7 +17,6 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_late
 from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import Collector
 
-from engine.breaker import BreakerState
 from engine.engine import Engine
 from engine.events import (
     Event,
@@ -29,7 +28,8 @@ from engine.events import (
 )
 from engine.generation.observers import Work
 from engine.generation.request import Usage
-from engine.models.gpus import MB, read_gpus
+from engine.models.hardware.gpus import MB, read_gpus
+from engine.models.hub.breaker import BreakerState
 from server.exchanges import Exchange
 
 UNMATCHED = "unmatched"

@@ -73,7 +73,7 @@ def build_gguf(
 
 def quantise(source: Path, target: Path, tag: str) -> Path:
     """Write ``source`` in the format ``tag`` (one of :data:`QUANTISATIONS`) to ``target``, by llama.cpp's quantiser."""
-    from engine.models.llamacpp.binding import library
+    from engine.models.backends.llamacpp.binding import library
 
     llama_cpp = library()  # whose log goes to ours, not to the terminal
     params = llama_cpp.llama_model_quantize_default_params()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine.library.records import EngineKind, ModelRecord, SaeRecord
-from engine.models.gguf_file import set_of
+from engine.models.inspection.gguf_file import set_of
 
 Sizes = Mapping[tuple[int, int], int]
 """Bytes of files by device and inode, so that a file has one size under however many names."""

@@ -19,10 +19,10 @@ from engine.events import EventBus, ModelsChanged
 from engine.library.database import Library
 from engine.library.records import EngineKind, ModelRecord, ModelSource, ModelStatus, NewModel
 from engine.library.repositories import is_storable
-from engine.models.checkpoint import CheckpointReport, inspect_checkpoint, refuse_system_folder
-from engine.models.gguf_file import GgufReport, inspect_gguf, label_of, starts_as_gguf, whole_stem
-from engine.models.names import check_custom_name, default_name, hub_snapshot
-from engine.models.quantization import check_stored
+from engine.models.inspection.checkpoint import CheckpointReport, inspect_checkpoint, refuse_system_folder
+from engine.models.inspection.gguf_file import GgufReport, inspect_gguf, label_of, starts_as_gguf, whole_stem
+from engine.models.inspection.names import check_custom_name, default_name, hub_snapshot
+from engine.models.inspection.quantization import check_stored
 
 MB = 1_000_000
 _DIGEST = re.compile(r"sha256[-:][0-9a-f]{64}")
@@ -72,7 +72,7 @@ def import_local_model(
 
     Raises :class:`InvalidParameter` for a path or name that cannot be used; :class:`InvalidLocalPath` when nothing is
     there; :class:`ModelAlreadyExists`, with ``details['existing_model_id']``, for files or a name the library has; and
-    what :func:`engine.models.checkpoint.inspect_checkpoint` and :func:`engine.models.gguf_file.inspect_gguf` raise;
+    what :func:`engine.models.inspection.checkpoint.inspect_checkpoint` and :func:`engine.models.inspection.gguf_file.inspect_gguf` raise;
     :class:`UnsupportedQuantization` for a checkpoint stored in a way that nothing here can read.
     """
     if name is not None:

@@ -36,18 +36,18 @@ from engine.generation.scheduler import Scheduler
 from engine.generation.worker import EngineThread
 from engine.library.database import Library
 from engine.library.records import EngineKind, ModelRecord, ModelStatus
-from engine.models.engines import require_installed
-from engine.models.names import check_generative
-from engine.models.opening import Opening, import_ahead, import_libraries, inspect, open_model
-from engine.models.shelf import LoadedModel, LoadingState, ModelShelf
+from engine.models.backends.engines import require_installed
+from engine.models.inspection.names import check_generative
+from engine.models.load_plan import Opening, import_ahead, import_libraries, inspect, open_model
+from engine.models.registry import LoadedModel, LoadingState, ModelShelf
 from engine.moving import moving
 from engine.steering.desk import SteeringDesk
 from engine.steering.plan import Stream
 
 if TYPE_CHECKING:
-    from engine.models.backend import Backend
-    from engine.models.checkpoint import CheckpointReport
-    from engine.models.gguf_file import GgufReport
+    from engine.models.backends.backend import Backend
+    from engine.models.inspection.checkpoint import CheckpointReport
+    from engine.models.inspection.gguf_file import GgufReport
 
 log = logging.getLogger(__name__)
 
@@ -382,7 +382,7 @@ class ModelLoader:
 
     def _unload_resident(self, resident: LoadedModel) -> None:
         """Free on the engine thread. The queue is closed and drained already."""
-        from engine.models.devices import release_cached_memory
+        from engine.models.hardware.devices import release_cached_memory
 
         def free() -> None:
             self._scheduler.fail_all(self._unloading(resident))

@@ -32,8 +32,8 @@ from engine.actions.written import (
 )
 from engine.library.records import EngineKind, ModelRecord, ModelSource
 from engine.library.repositories.state import StateRepository
-from engine.models.gguf_file import set_of
-from engine.models.repository_files import is_checkpoint_file
+from engine.models.hub.repository_files import is_checkpoint_file
+from engine.models.inspection.gguf_file import set_of
 
 log = logging.getLogger(__name__)
 

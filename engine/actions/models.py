@@ -29,11 +29,11 @@ from engine.errors import (
 from engine.events import EventBus, ModelsChanged
 from engine.library.database import Library
 from engine.library.records import EngineKind, ModelRecord, ModelSource, ModelStatus
-from engine.models.gguf_file import inspect_gguf
-from engine.models.hub import MAIN, HubClient
-from engine.models.names import check_custom_name
-from engine.models.on_disk import FoundModel, find_models
-from engine.models.shelf import LoadedModel, ModelShelf
+from engine.models.hub.client import MAIN, HubClient
+from engine.models.inspection.gguf_file import inspect_gguf
+from engine.models.inspection.local_caches import FoundModel, find_models
+from engine.models.inspection.names import check_custom_name
+from engine.models.registry import LoadedModel, ModelShelf
 from engine.single_flight import SingleFlight
 
 ACCEPT_WAIT_S = 90.0

@@ -20,7 +20,7 @@ from engine.errors import MillmError
 from engine.events import CircuitsChanged, Event, EventBus, ProfilesChanged, SaeAttached, SaeDetached, SteeringUpdated
 from engine.library.database import Library
 from engine.library.records import ModelRecord
-from engine.models.shelf import ModelShelf
+from engine.models.registry import ModelShelf
 from engine.steering.desk import SteeringDesk
 from engine.steering.live import LiveState, Place
 

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 
 from engine.config import EngineSettings
 from engine.errors import MillmError, QueueFull
-from engine.models.backend import KvNeed
+from engine.models.backends.backend import KvNeed
 
 if TYPE_CHECKING:
-    from engine.models.backend import Backend
+    from engine.models.backends.backend import Backend
 
 log = logging.getLogger(__name__)
 
@@ -100,7 +100,7 @@ class Admission:
             self.most_tokens = backend.kv_cells
             return
         # Imported here: this module is loaded before the window is painted, and torch takes seconds.
-        from engine.models.devices import available_memory
+        from engine.models.hardware.devices import available_memory
 
         stated = self._settings.KV_MEMORY_MB * MEGABYTE
         room = stated or int(available_memory(backend.device) * AUTOMATIC_SHARE)

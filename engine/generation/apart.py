@@ -17,7 +17,7 @@ from engine.generation.passes import PassComposer
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from engine.models.backend import Backend, KVStore
+    from engine.models.backends.backend import Backend, KVStore
 
 log = logging.getLogger(__name__)
 

@@ -18,14 +18,14 @@ from engine.generation.errors import EmbeddingVectorInvalid
 from engine.generation.prompts import check_readable
 from engine.generation.reading import Reading, ReadingFigures
 from engine.generation.request import Usage
-from engine.models.lengths import TextTooLong
+from engine.models.backends.lengths import TextTooLong
 
 if TYPE_CHECKING:
     import numpy as np
     from torch import Tensor
 
-    from engine.models.backend import Backend, KVStore, Tokenizer
-    from engine.models.shelf import LoadedModel
+    from engine.models.backends.backend import Backend, KVStore, Tokenizer
+    from engine.models.registry import LoadedModel
 
 MAX_LISTED = 16
 """Texts that are too long, named in one refusal."""

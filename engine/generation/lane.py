@@ -36,7 +36,7 @@ from engine.generation.request import (
 )
 from engine.generation.text.reasoning import ReasoningSpans, prompt_opens_reasoning
 from engine.generation.text.stream import ChoiceText, Emitted
-from engine.models.backend import KvNeed
+from engine.models.backends.backend import KvNeed
 from engine.monitor.capture import Capture, CapturePlan
 from engine.steering.path import NO_PATH, SteeringPath, SteeringStep
 from engine.steering.plan import EMPTY_PLAN, SteeringPlan
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from engine.generation.sampler import Picked
-    from engine.models.backend import KVStore, Tokenizer
-    from engine.models.shelf import LoadedModel
+    from engine.models.backends.backend import KVStore, Tokenizer
+    from engine.models.registry import LoadedModel
 
 log = logging.getLogger(__name__)
 

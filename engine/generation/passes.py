@@ -18,7 +18,7 @@ from engine.steering.plan import SteeringPlan
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from engine.models.residual import PassWork
+    from engine.models.backends.residual import PassWork
 
 
 class PassComposer:
@@ -42,7 +42,7 @@ class PassComposer:
                 observers = _merged(observers, lane.capture.observers(row))
         if plan.is_empty and not observers:
             return None
-        from engine.models.residual import PassWork
+        from engine.models.backends.residual import PassWork
 
         deltas = {layer: delta[None] for layer, delta in plan.deltas.items()}
         exempt = 1 if lane.position == 0 and not self._steer_first else 0
@@ -58,7 +58,7 @@ class PassComposer:
         plans = tuple(lane.use_plan(live) for lane in lanes)
         if all(plan.is_empty for plan in plans):
             return None
-        from engine.models.residual import PassWork
+        from engine.models.backends.residual import PassWork
 
         return PassWork(_stacked(plans), 0 if self._steer_first else 1)
 
@@ -71,7 +71,7 @@ class PassComposer:
             observers = self._monitor.observers([self._row(lane, (lane.next_token,)) for lane in lanes])
         if not observers and all(plan.is_empty for plan in plans):
             return None
-        from engine.models.residual import PassWork
+        from engine.models.backends.residual import PassWork
 
         return PassWork(self._stack(plans), 0, observers)
 

@@ -21,7 +21,7 @@ from engine.steering.plan import SteeringPlan
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from engine.models.backend import Backend
+    from engine.models.backends.backend import Backend
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from engine.models.backend import KVStore
+    from engine.models.backends.backend import KVStore
 
 SHORTEST = 8
 """Tokens below which a copy is not worth its keep."""

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 
 from engine.errors import InvalidParameter, NoChatTemplate
 from engine.generation.request import ChatInput, TextInput
-from engine.models.lengths import ALWAYS_WHOLE, TextTooLong
-from engine.models.templates.chat import TemplateBroken, TemplateCostly, TemplateRaised
+from engine.models.backends.lengths import ALWAYS_WHOLE, TextTooLong
+from engine.models.backends.templates.chat import TemplateBroken, TemplateCostly, TemplateRaised
 
 if TYPE_CHECKING:
-    from engine.models.backend import Tokenizer
+    from engine.models.backends.backend import Tokenizer
 
 NOTE_NO_TEMPLATE = "The model has no chat template; generic turns were written instead."
 NOTE_TOOLS_DROPPED = "The generic turns have no place for tool messages; they were left out."

@@ -20,13 +20,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from engine.errors import InsufficientMemory, MillmError
-from engine.models.backend import KvNeed
-from engine.models.ends import padded_width
+from engine.models.backends.backend import KvNeed
+from engine.models.backends.batch_invariance import padded_width
 from engine.monitor.capture import CapturePlan
 
 if TYPE_CHECKING:
-    from engine.models.backend import Backend, KVStore
-    from engine.models.shelf import LoadedModel
+    from engine.models.backends.backend import Backend, KVStore
+    from engine.models.registry import LoadedModel
 
 T = TypeVar("T")
 

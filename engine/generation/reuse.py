@@ -18,7 +18,7 @@ from engine.generation.prefix_cache import PrefixCache
 from engine.steering.plan import SteeringPlan
 
 if TYPE_CHECKING:
-    from engine.models.backend import Backend, KVStore
+    from engine.models.backends.backend import Backend, KVStore
 
 log = logging.getLogger(__name__)
 

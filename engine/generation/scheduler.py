@@ -32,14 +32,14 @@ from engine.generation.queue_stats import QueueStats
 from engine.generation.reading import Reading
 from engine.generation.request import Delta, FinishReason
 from engine.generation.reuse import PastReuse
-from engine.models.backend import RowsRefused
+from engine.models.backends.backend import RowsRefused
 from engine.monitor.live import LiveMonitor
 from engine.steering.desk import SteeringDesk
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from engine.models.backend import Backend, KVStore
+    from engine.models.backends.backend import Backend, KVStore
 
 log = logging.getLogger(__name__)
 

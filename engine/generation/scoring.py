@@ -26,9 +26,9 @@ from engine.monitor.rows import RowInfo
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from engine.models.backend import Backend, KVStore, Tokenizer
-    from engine.models.residual import PassWork
-    from engine.models.shelf import LoadedModel
+    from engine.models.backends.backend import Backend, KVStore, Tokenizer
+    from engine.models.backends.residual import PassWork
+    from engine.models.registry import LoadedModel
 
 MAX_ALLOWED = 1024
 MIN_TEMPERATURE = 0.001
@@ -163,7 +163,7 @@ class Scoring(Reading[Scored]):
         """Who reads along; never a delta."""
         if self._capture is None:
             return None
-        from engine.models.residual import PassWork
+        from engine.models.backends.residual import PassWork
 
         row = RowInfo(
             self._prepared.request.request_id,

@@ -50,8 +50,8 @@ from engine.generation.scoring import (
 from engine.generation.worker import EngineThread
 from engine.library.repositories.profiles import ProfileRepository
 from engine.library.repositories.saes import SaeRepository
-from engine.models.lengths import TextTooLong
-from engine.models.shelf import LoadedModel, ModelShelf
+from engine.models.backends.lengths import TextTooLong
+from engine.models.registry import LoadedModel, ModelShelf
 from engine.monitor.activation_spec import CaptureLimits, require_one_answer
 from engine.monitor.capture import CapturePlan
 from engine.monitor.capture import resolve as resolve_capture

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from engine.config import EngineSettings
 from engine.library.records import EngineKind, ModelRecord
-from engine.models.engines import require_installed
-from engine.models.memory import MemoryEstimate
-from engine.models.opening import inspect, open_model
+from engine.models.backends.engines import require_installed
+from engine.models.hardware.memory import MemoryEstimate
+from engine.models.load_plan import inspect, open_model
 
 
 def estimate(record: ModelRecord, settings: EngineSettings, *, freed: int = 0) -> MemoryEstimate:

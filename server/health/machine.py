@@ -5,7 +5,7 @@ from __future__ import annotations
 import psutil
 
 from engine.events import SystemMetrics
-from engine.models.gpus import MB, GpuCard, read_gpus
+from engine.models.hardware.gpus import MB, GpuCard, read_gpus
 
 
 def read_machine() -> SystemMetrics:

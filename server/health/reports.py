@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 from importlib import metadata
 
 from engine.actions.models import Placement
-from engine.breaker import CircuitBreaker
 from engine.errors import LibraryUnusable, ModelNotFound
 from engine.library.records import ProfileKind
-from engine.models.gpus import NOT_MEASURED, GpuCard, read_gpus
-from engine.models.shelf import LoadedModel
+from engine.models.hardware.gpus import NOT_MEASURED, GpuCard, read_gpus
+from engine.models.hub.breaker import CircuitBreaker
+from engine.models.registry import LoadedModel
 from server.context import ServerContext, version
 from server.health.answers import (
     ActiveProfile,

@@ -15,7 +15,7 @@ from engine.actions.downloading.finding import (
     FetchedPair,
     KnownPair,
 )
-from engine.models.hub import HubFound
+from engine.models.hub.client import HubFound
 from server.context import ServerContext
 from server.management.envelope import success
 from server.management.sae_downloads import MAX_TOKEN

@@ -14,11 +14,11 @@ from engine.actions.downloading.preview import ModelPreview
 from engine.actions.models import ModelView
 from engine.errors import InvalidParameter, ModelNotFound
 from engine.library.repositories import is_storable
-from engine.models.checkpoint import refuse_system_folder
-from engine.models.hub import MAIN, MAX_REPO_ID, MAX_REVISION, is_plain_path
-from engine.models.names import MAX_CUSTOM_NAME
-from engine.models.on_disk import FoundModel
-from engine.models.repository_files import MAX_GGUF_FILES, MAX_LABEL
+from engine.models.hub.client import MAIN, MAX_REPO_ID, MAX_REVISION, is_plain_path
+from engine.models.hub.repository_files import MAX_GGUF_FILES, MAX_LABEL
+from engine.models.inspection.checkpoint import refuse_system_folder
+from engine.models.inspection.local_caches import FoundModel
+from engine.models.inspection.names import MAX_CUSTOM_NAME
 from server.context import ServerContext
 from server.management.envelope import success
 from server.management.validation import Body, NoQuery, read_json, read_nothing, read_query

@@ -10,7 +10,7 @@ from quart import Quart, Response
 from engine.actions.downloading.saes import MAX_FILE_PATH, SaePreview, SaeStart
 from engine.errors import NothingToCancel
 from engine.library.records import SaeRecord
-from engine.models.hub import MAIN, MAX_REPO_ID, MAX_REVISION
+from engine.models.hub.client import MAIN, MAX_REPO_ID, MAX_REVISION
 from server.context import ServerContext
 from server.management.envelope import success, wire
 from server.management.validation import Body, NoQuery, read_json, read_nothing, read_query

@@ -18,7 +18,7 @@ from engine.errors import FieldNotHonoured, InvalidParameter, MillmError, ModelN
 from engine.generation.lane import PreparedRequest
 from engine.generation.request import Usage
 from engine.library.records import ModelRecord
-from engine.models.names import check_generative
+from engine.models.inspection.names import check_generative
 from server import fields, headers
 from server.context import ServerContext
 from server.exchanges import current_exchange

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from engine.generation.request import Alternative, TokenInfo, Usage
-from engine.models.shelf import LoadedModel
+from engine.models.registry import LoadedModel
 
 LOWEST_LOGPROB = -9999.0
 """What OpenAI sends for a probability of zero; JSON has no minus infinity."""

@@ -6,9 +6,9 @@ from typing import Any
 
 from engine.errors import ModelNotFound
 from engine.library.records import ModelRecord, ModelStatus
-from engine.models.llamacpp.availability import can_run
-from engine.models.names import shortened
-from engine.models.shelf import ModelShelf
+from engine.models.backends.llamacpp.availability import can_run
+from engine.models.inspection.names import shortened
+from engine.models.registry import ModelShelf
 
 SERVABLE = (ModelStatus.READY, ModelStatus.LOADING, ModelStatus.LOADED)
 """States in which a model can be asked for. Rows whose engine is not installed are not listed either."""

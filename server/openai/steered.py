@@ -5,7 +5,7 @@ from __future__ import annotations
 from engine.errors import SaeNotAttached
 from engine.generation.request import GenerationRequest
 from engine.library.records import ModelRecord
-from engine.models.shelf import LoadedModel
+from engine.models.registry import LoadedModel
 from engine.monitor.activation_spec import FIELD as ACTIVATIONS
 from engine.monitor.activation_spec import require_one_answer
 from engine.steering.inline import PARAM as INLINE

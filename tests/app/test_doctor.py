@@ -13,7 +13,7 @@ from app import doctor
 from app.instance import Instance
 from app.options import Options
 from app.paths import Paths
-from engine.models.unused_gpus import Seen
+from engine.models.hardware.unused_gpus import Seen
 from tests.app.processes import app
 
 

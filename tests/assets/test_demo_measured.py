@@ -19,7 +19,7 @@ from app.paths import Paths
 from assets.demo.build.model import Model, Reader, row_losses
 from assets.demo.build.settings import Build
 from assets.demo.build.topics import BY_NAME
-from engine.models.residual import PassWork
+from engine.models.backends.residual import PassWork
 from engine.saes.checks import measure
 from engine.saes.formats.loading import load_sae
 from engine.saes.sae import Sae

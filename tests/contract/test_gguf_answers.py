@@ -310,7 +310,7 @@ def test_without_llamacpp_the_model_is_not_offered(
     engine: Engine = own_engine(None)
     import_local_model(engine.library, engine.events, gguf_file)
     server: Live = serve(engine)
-    monkeypatch.setattr("engine.models.llamacpp.availability.importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("engine.models.backends.llamacpp.availability.importlib.util.find_spec", lambda name: None)
     with server.sdk() as client:
         assert list(client.models.list()) == []
         with pytest.raises(openai.BadRequestError) as refused:

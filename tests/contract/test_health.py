@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from engine.breaker import HUB
 from engine.engine import Engine
 from engine.library.records import ProfileKind
-from engine.models.gpus import GpuCard, GpuProcess, GpuReading, TorchMemory
+from engine.models.hardware.gpus import GpuCard, GpuProcess, GpuReading, TorchMemory
+from engine.models.hub.breaker import HUB
 from server.health import reports
 from tests.conftest import CheckpointMaker
 from tests.contract.conftest import ENDLESS, MODEL, Live, chat_body, text_body

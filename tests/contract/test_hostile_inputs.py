@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from engine.engine import Engine
-from engine.models.templates import chat as chat_templates
-from engine.models.templates import renderer
-from engine.models.tokenizer import Tokenizer
+from engine.models.backends.templates import chat as chat_templates
+from engine.models.backends.templates import renderer
+from engine.models.backends.tokenizer import Tokenizer
 from server import body as body_module
 from tests.conftest import CheckpointMaker
 from tests.contract.conftest import MODEL, Live

@@ -14,7 +14,7 @@ from engine.actions.importing import import_local_model
 from engine.engine import Engine
 from engine.events import ModelLoadProgress
 from engine.library.records import EngineKind, ModelSource, ModelStatus, NewModel
-from engine.models.llamacpp import availability
+from engine.models.backends.llamacpp import availability
 from tests.conftest import CheckpointMaker
 from tests.contract.conftest import MODEL, Live
 

@@ -16,7 +16,7 @@ from engine.events import Event, ModelLoadComplete, ModelLoadError, ModelLoadPro
 from engine.generation.lane import PreparedRequest
 from engine.generation.request import GenerationRequest
 from engine.library.records import ModelStatus
-from engine.models import devices
+from engine.models.hardware import devices
 from tests.conftest import CheckpointMaker
 from tests.contract.conftest import ENDLESS, MODEL, Live, chat_body, start_engine, stop_engine
 from tests.contract.raw import RawRequest

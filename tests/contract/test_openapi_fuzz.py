@@ -27,9 +27,9 @@ from schemathesis.specs.openapi.checks import (
 
 from engine.actions.importing import import_local_model
 from engine.actions.sweeping.settings import BaseKind, SweepSettings
-from engine.breaker import HUB
 from engine.errors import ModelNotFound
 from engine.library.records import NewExperiment
+from engine.models.hub.breaker import HUB
 from server.config import ServerSettings
 from server.thread import ServerThread
 from tests.contract.conftest import MODEL, READY_S, Live, start_engine, stop_engine

@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from engine.engine import Engine
-from engine.models.tokenizer import Tokenizer
+from engine.models.backends.tokenizer import Tokenizer
 from tests.conftest import CheckpointMaker
 from tests.contract.conftest import Live
 from tests.contract.test_streaming import events

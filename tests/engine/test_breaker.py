@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.breaker import BreakerState, CircuitBreaker
+from engine.models.hub.breaker import BreakerState, CircuitBreaker
 
 
 class Clock:

@@ -143,7 +143,7 @@ def test_a_gguf_answers_through_the_window(
 def test_a_gguf_is_listed_but_not_offered_without_llamacpp(
     qtbot: QtBot, make_engine: EngineMaker, make_stage: StageMaker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.models.llamacpp.availability.is_installed", lambda: False)
+    monkeypatch.setattr("engine.models.backends.llamacpp.availability.is_installed", lambda: False)
     engine = make_engine(folder=None)
     engine.library.models.add(NewModel("small:Q4_1", ModelSource.LOCAL, EngineKind.LLAMACPP, local_path="/x.gguf"))
     stage = make_stage(engine)

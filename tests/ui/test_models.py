@@ -14,8 +14,8 @@ from pytestqt.qtbot import QtBot
 
 from engine.actions.downloading.transfer import CANCELLED
 from engine.library.records import EngineKind, ModelSource, ModelStatus, NewModel
-from engine.models.engines import gguf_engine
-from engine.models.unused_gpus import Seen, judge
+from engine.models.backends.engines import gguf_engine
+from engine.models.hardware.unused_gpus import Seen, judge
 from tests.conftest import EngineMaker
 from tests.gguf_files import build_gguf, quantise
 from tests.hub import StandInHub
@@ -182,7 +182,7 @@ def test_files_that_were_moved_are_told_once_and_chosen_again(
 def test_a_gguf_without_its_engine_says_what_is_missing(
     qtbot: QtBot, make_engine: EngineMaker, make_stage: StageMaker, monkeypatch: pytest.MonkeyPatch, gguf_file: Path
 ) -> None:
-    monkeypatch.setattr("engine.models.llamacpp.availability.is_installed", lambda: False)
+    monkeypatch.setattr("engine.models.backends.llamacpp.availability.is_installed", lambda: False)
     engine = make_engine(folder=None)
     engine.library.models.add(NewModel("small:Q4_1", ModelSource.LOCAL, EngineKind.LLAMACPP, local_path=str(gguf_file)))
     page = open_page(make_stage(engine), qtbot)

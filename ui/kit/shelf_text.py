@@ -10,7 +10,7 @@ from engine.actions.importing import LocalModel
 from engine.actions.models import ModelView
 from engine.engine import Engine
 from engine.library.records import EngineKind, NewModel, SaeRecord, SaeStatus
-from engine.models.memory import MemoryEstimate
+from engine.models.hardware.memory import MemoryEstimate
 from ui.kit.text import count, counted, device_name, megabytes, number_format, parameters
 
 MB = 1_000_000

@@ -12,8 +12,8 @@ from PySide6.QtWidgets import QButtonGroup, QLineEdit, QPushButton, QWidget
 from engine.actions.downloading.models import DownloadRequest
 from engine.actions.downloading.preview import ModelPreview
 from engine.actions.importing import LocalModel
-from engine.models.hub import HubFound
-from engine.models.on_disk import FoundModel
+from engine.models.hub.client import HubFound
+from engine.models.inspection.local_caches import FoundModel
 from ui.kit import shelf_text as words
 from ui.kit import theme
 from ui.kit.basics import Button, Card, ElidedLabel, Notice, column, label, line, pill

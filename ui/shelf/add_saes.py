@@ -8,7 +8,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QLineEdit, QTreeWidget, QTreeWidgetItem
 
 from engine.actions.downloading.saes import HubSaeFile, SaePreview
-from engine.models.hub import HubFound
+from engine.models.hub.client import HubFound
 from ui.kit import shelf_text as words
 from ui.kit.basics import Button, Card, Notice, label, line
 from ui.kit.scroll_page import reveal

@@ -33,9 +33,9 @@ from engine.events import (
     SaesChanged,
 )
 from engine.library.records import EngineKind
-from engine.models.engines import EngineState, gguf_engine
-from engine.models.shelf import LoadedModel
-from engine.models.unused_gpus import UnusedGpu, unused_gpu
+from engine.models.backends.engines import EngineState, gguf_engine
+from engine.models.hardware.unused_gpus import UnusedGpu, unused_gpu
+from engine.models.registry import LoadedModel
 from ui.context.page_context import Frame
 from ui.kit import shelf_text as words
 from ui.kit.basics import Button, Notice

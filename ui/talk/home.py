@@ -22,7 +22,7 @@ from engine.events import (
     ServerStateChanged,
 )
 from engine.library.records import ConversationSummary, ModelRecord
-from engine.models.shelf import LoadedModel
+from engine.models.registry import LoadedModel
 from ui.context.page_context import CHAT, MODELS, STEERING, Frame
 from ui.kit import theme
 from ui.kit.basics import Button, Surface, column

@@ -10,8 +10,8 @@ from PySide6.QtCore import QObject, QTimer
 from engine.errors import InvalidParameter
 from engine.library.database import Library
 from engine.library.records import EngineKind, ModelRecord
-from engine.models.sampling_defaults import SamplingDefaults, read_sampling_defaults
-from engine.models.shelf import LoadedModel
+from engine.models.inspection.sampling_defaults import SamplingDefaults, read_sampling_defaults
+from engine.models.registry import LoadedModel
 from ui.bridge import Bridge
 from ui.context.services import DemoFacts
 from ui.kit.chat_state import ChatOptions, Suggested

@@ -34,7 +34,7 @@ from engine.events import (
     ServerStateChanged,
     SteeringUpdated,
 )
-from engine.models.unused_gpus import UnusedGpu, unused_gpu
+from engine.models.hardware.unused_gpus import UnusedGpu, unused_gpu
 from ui.bridge import Bridge
 from ui.context.demo_install import DemoInstall
 from ui.context.hand_steering import HandSteering

@@ -9,7 +9,7 @@ from PySide6.QtCore import QRectF, Qt, QTimer, Signal
 from PySide6.QtGui import QKeyEvent, QPainter, QPaintEvent, QPen, QResizeEvent
 from PySide6.QtWidgets import QAbstractButton, QFrame, QHBoxLayout, QProgressBar, QSizePolicy
 
-from engine.models.shelf import LoadedModel, LoadingState
+from engine.models.registry import LoadedModel, LoadingState
 from engine.steering.desk import Snapshot
 from engine.steering.live import LiveState
 from engine.steering.moves import place_of

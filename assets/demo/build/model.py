@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from assets.demo.build.settings import Build
-from engine.models.residual import PassWork, ResidualHooks
+from engine.models.backends.residual import PassWork, ResidualHooks
 
 
 class Reader:

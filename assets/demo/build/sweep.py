@@ -29,7 +29,7 @@ from assets.demo.build.shared import (
 from assets.demo.build.subjects import Subject, choose
 from assets.demo.build.topics import BY_NAME, SWEEP_PROMPTS
 from engine.actions.sweeping.measures import repeated_trigrams
-from engine.models.residual import PassWork
+from engine.models.backends.residual import PassWork
 from engine.saes.sae import Sae
 
 INTENSITIES = (0.0, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0)

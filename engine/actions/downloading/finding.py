@@ -9,7 +9,7 @@ from engine.actions.downloading.models import DownloadRequest
 from engine.actions.downloading.saes import SaeDownloads, SaeStart
 from engine.actions.models import ModelActions, ModelView
 from engine.errors import InvalidParameter, ModelAlreadyExists, NotFound
-from engine.models.hub import HubClient, HubFound
+from engine.models.hub.client import HubClient, HubFound
 
 MOST_FOUND = 50
 """Repositories of one search at most."""

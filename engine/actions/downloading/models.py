@@ -29,11 +29,11 @@ from engine.events import (
 )
 from engine.library.database import Library
 from engine.library.records import EngineKind, ModelRecord, ModelSource, ModelStatus, NewModel
-from engine.models.checkpoint import inspect_checkpoint
-from engine.models.gguf_file import coarse_level, inspect_gguf
-from engine.models.hub import MAIN, HubClient, HubFile, Repository, check_repo_id
-from engine.models.names import check_custom_name, default_name
-from engine.models.repository_files import checkpoint_files, choose_gguf, gguf_quants, has_checkpoint, tag_of
+from engine.models.hub.client import MAIN, HubClient, HubFile, Repository, check_repo_id
+from engine.models.hub.repository_files import checkpoint_files, choose_gguf, gguf_quants, has_checkpoint, tag_of
+from engine.models.inspection.checkpoint import inspect_checkpoint
+from engine.models.inspection.gguf_file import coarse_level, inspect_gguf
+from engine.models.inspection.names import check_custom_name, default_name
 
 log = logging.getLogger(__name__)
 

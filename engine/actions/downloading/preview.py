@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine.errors import MillmError
-from engine.models.architecture import check_generative_architecture
-from engine.models.checkpoint import DEFAULT_CONTEXT, TEMPLATE_FILES, ConfigFacts, read_config_facts
-from engine.models.hub import MAIN, HubClient, Repository, check_repo_id
-from engine.models.memory import MemoryPlan, plan, plan_of_weights
-from engine.models.quantization import BYTES_PER_VALUE, LEVELS
-from engine.models.repository_files import checkpoint_files, companions, gguf_quants, has_checkpoint
+from engine.models.hardware.memory import MemoryPlan, plan, plan_of_weights
+from engine.models.hub.client import MAIN, HubClient, Repository, check_repo_id
+from engine.models.hub.repository_files import checkpoint_files, companions, gguf_quants, has_checkpoint
+from engine.models.inspection.architecture import check_generative_architecture
+from engine.models.inspection.checkpoint import DEFAULT_CONTEXT, TEMPLATE_FILES, ConfigFacts, read_config_facts
+from engine.models.inspection.quantization import BYTES_PER_VALUE, LEVELS
 
 MB = 1_000_000
 OVERHEAD = 1.2

@@ -18,7 +18,7 @@ from engine.events import EventBus, SaeDownloadComplete, SaeDownloadError, SaeDo
 from engine.library.database import Library
 from engine.library.errors import SaeAlreadyExists
 from engine.library.records import NewSae, SaeRecord, SaeSource, SaeStatus
-from engine.models.hub import MAIN, HubClient, HubFile, Repository, check_repo_id
+from engine.models.hub.client import MAIN, HubClient, HubFile, Repository, check_repo_id
 from engine.saes.errors import SaeFormatUnknown
 from engine.saes.ids import id_from_hub
 from engine.saes.path_facts import (

@@ -29,7 +29,7 @@ from engine.errors import (
     InsufficientDisk,
     MillmError,
 )
-from engine.models.hub import HubClient, HubFile, Repository
+from engine.models.hub.client import HubClient, HubFile, Repository
 
 log = logging.getLogger(__name__)
 

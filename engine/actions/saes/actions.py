@@ -39,7 +39,7 @@ from engine.generation.scheduler import Scheduler
 from engine.generation.worker import EngineThread
 from engine.library.database import Library
 from engine.library.records import AttachItem, AttachSetRecord, FeatureLabel, SaeRecord
-from engine.models.shelf import ModelShelf
+from engine.models.registry import ModelShelf
 from engine.monitor.live import LiveMonitor
 from engine.steering.desk import SteeringDesk
 from engine.steering.push import Push

@@ -30,7 +30,7 @@ from engine.actions.saes.weights import attach_dtype, load_weights, require_memo
 from engine.errors import InvalidParameter, MillmError, SaeNotAttached
 from engine.events import SaeAttached, SaesChanged
 from engine.library.records import SaeRecord, SaeStatus
-from engine.models.shelf import LoadedModel
+from engine.models.registry import LoadedModel
 from engine.saes.attachment import Attachment
 from engine.saes.compatibility import Fit
 from engine.saes.config import SaeConfig
@@ -122,7 +122,7 @@ class Attacher:
             except BaseException:
                 # Whoever keeps the error keeps this frame: the weights must not stay with it.
                 attachments.clear()
-                from engine.models.devices import release_cached_memory
+                from engine.models.hardware.devices import release_cached_memory
 
                 release_cached_memory(loaded.backend.device)
                 raise

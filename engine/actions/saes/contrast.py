@@ -28,7 +28,7 @@ from engine.counting import so_many
 from engine.documents.members import MAX_MEMBERS
 from engine.errors import InvalidParameter
 from engine.generation.reading import ReadingFigures
-from engine.models.shelf import LoadedModel
+from engine.models.registry import LoadedModel
 from engine.steering.push import length_of
 
 if TYPE_CHECKING:

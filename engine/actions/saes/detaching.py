@@ -10,7 +10,7 @@ from engine.actions.saes.views import DetachResult, held_bytes
 from engine.errors import MillmError, SaeNotAttached
 from engine.events import SaeDetached, SaesChanged
 from engine.library.records import SaeStatus
-from engine.models.shelf import LoadedModel
+from engine.models.registry import LoadedModel
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ class Detacher:
             except BaseException:
                 self._put_back(sae_id, loaded)
                 raise
-            from engine.models.devices import release_cached_memory
+            from engine.models.hardware.devices import release_cached_memory
 
             release_cached_memory(loaded.backend.device)
             rooms.events.publish(SaeDetached(sae_id))

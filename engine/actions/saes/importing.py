@@ -214,7 +214,7 @@ def _read(detected: Detected, layer: int | None) -> Sae:
     """The SAE as stored, on the CPU: only the values tell whether it is whole and which way round it lies."""
     import torch
 
-    from engine.models.devices import available_memory
+    from engine.models.hardware.devices import available_memory
     from engine.saes.formats import estimate_bytes, load_detected
 
     needed, free = estimate_bytes(detected, detected.config.dtype), available_memory(torch.device("cpu"))

@@ -18,14 +18,14 @@ from engine.actions.saes.weights import attach_dtype, load_weights, require_memo
 from engine.errors import InvalidParameter, MillmError, ModelBusy
 from engine.events import SaesChanged
 from engine.library.records import SaeRecord, SaeStatus
-from engine.models.shelf import LoadedModel
+from engine.models.registry import LoadedModel
 from engine.saes.compatibility import Fit, judge_fit
 from engine.saes.config import SaeConfig
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from engine.models.backend import KVStore, Tokenizer
+    from engine.models.backends.backend import KVStore, Tokenizer
     from engine.saes.sae import Sae
 
 log = logging.getLogger(__name__)
@@ -146,7 +146,7 @@ class Measurer:
         return torch.cat(reader.parts)
 
     def _pass(self, loaded: LoadedModel, store: KVStore, token_ids: Sequence[int], layer: int, reader: _Reader) -> None:
-        from engine.models.residual import PassWork
+        from engine.models.backends.residual import PassWork
 
         work = PassWork(observers={layer: (reader,)})
 

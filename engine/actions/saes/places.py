@@ -9,8 +9,8 @@ from pathlib import Path, PurePath
 from engine.errors import InvalidParameter
 from engine.files import read_text
 from engine.library.repositories import is_storable
-from engine.models.checkpoint import refuse_system_folder
-from engine.models.names import hub_snapshot
+from engine.models.inspection.checkpoint import refuse_system_folder
+from engine.models.inspection.names import hub_snapshot
 from engine.saes.ids import check_sae_id, id_from_folder, id_from_hub
 
 COMMIT_BYTES = 1000

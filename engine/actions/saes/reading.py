@@ -23,15 +23,15 @@ from engine.errors import ContextLengthExceeded, InvalidParameter, SaeNotAttache
 from engine.generation.prompts import check_readable, prepare_chat, prepare_text
 from engine.generation.reading import Reading, ReadingFigures
 from engine.generation.request import ChatInput, TextInput
-from engine.models.lengths import TextTooLong
-from engine.models.shelf import LoadedModel
+from engine.models.backends.lengths import TextTooLong
+from engine.models.registry import LoadedModel
 from engine.saes.errors import InvalidFeatureIndex
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from engine.models.backend import Backend, KVStore, Tokenizer
-    from engine.models.residual import PassWork
+    from engine.models.backends.backend import Backend, KVStore, Tokenizer
+    from engine.models.backends.residual import PassWork
     from engine.saes.sae import Sae
 
 T = TypeVar("T")
@@ -278,7 +278,7 @@ class SaeReading(Reading[T]):
     ) -> None:
         import torch
 
-        from engine.models.residual import PassWork
+        from engine.models.backends.residual import PassWork
 
         self._seen.clear()
         self._forward(backend, store, chunk, PassWork(observers=dict.fromkeys(self._layers, (self,))))

@@ -16,7 +16,7 @@ from engine.generation.worker import EngineThread
 from engine.library.database import Library
 from engine.library.errors import SaeNotFound
 from engine.library.records import SaeRecord
-from engine.models.shelf import LoadedModel, ModelShelf
+from engine.models.registry import LoadedModel, ModelShelf
 from engine.monitor.live import LiveMonitor
 from engine.steering.desk import SteeringDesk
 

@@ -11,7 +11,7 @@ from engine.actions.saes.rooms import MB, in_mb
 from engine.config import EngineSettings
 from engine.errors import InsufficientMemory, MillmError
 from engine.library.records import SaeRecord
-from engine.models.shelf import LoadedModel
+from engine.models.registry import LoadedModel
 from engine.saes.config import BYTES_PER_VALUE, SaeConfig
 from engine.saes.errors import SaeLoadFailed
 
@@ -51,7 +51,7 @@ def projected_bytes(saes: Sequence[tuple[SaeRecord, SaeConfig]], dtype: torch.dt
 
 def require_memory(saes: Sequence[tuple[SaeRecord, SaeConfig]], dtype: torch.dtype, device: torch.device) -> None:
     """Raise :class:`InsufficientMemory`, with ``projected_mb`` and ``free_mb``, unless ``saes`` fit beside the rest."""
-    from engine.models import devices
+    from engine.models.hardware import devices
 
     needed, free = projected_bytes(saes, dtype), devices.available_memory(device)
     if needed <= free:
@@ -66,7 +66,7 @@ def require_memory(saes: Sequence[tuple[SaeRecord, SaeConfig]], dtype: torch.dty
 
 def load_weights(detected: Detected, device: torch.device, dtype: torch.dtype) -> Sae:
     """The SAE on ``device`` in ``dtype``. Raises :class:`SaeLoadFailed` and :class:`InsufficientMemory`."""
-    from engine.models.devices import describe_device, is_out_of_memory
+    from engine.models.hardware.devices import describe_device, is_out_of_memory
     from engine.saes.formats import load_detected
 
     try:

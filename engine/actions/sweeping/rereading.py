@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from engine.actions.saes.reading import ReadPlace, SaeReading
 from engine.actions.saes.rooms import Rooms
 from engine.generation.reading import ReadingFigures
-from engine.models.shelf import LoadedModel
+from engine.models.registry import LoadedModel
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from engine.models.backend import Backend, KVStore
-    from engine.models.residual import PassWork
+    from engine.models.backends.backend import Backend, KVStore
+    from engine.models.backends.residual import PassWork
 
 
 @runtime_checkable

@@ -22,7 +22,7 @@ from engine.generation.response_format import ResponseFormat
 
 if TYPE_CHECKING:
     from engine.generation.constraints.grammar import Vocabulary
-    from engine.models.backend import Tokenizer
+    from engine.models.backends.backend import Tokenizer
 
 log = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from engine.generation.errors import ConstrainedOutputInvalid, ResponseFormatUns
 if TYPE_CHECKING:
     from llguidance import LLMatcher
 
-    from engine.models.backend import Tokenizer
+    from engine.models.backends.backend import Tokenizer
 
 _PLAIN_ESCAPES = '"\\bfnrt'
 """Escapes a document may use. Without ``\\u`` a name has one spelling, so no property can be written twice over."""

@@ -13,8 +13,8 @@ from engine.errors import AmbiguousModelName, CheckpointInvalid, InvalidLocalPat
 from engine.events import EventBus
 from engine.library.database import Library
 from engine.library.records import EngineKind, ModelSource
-from engine.models.gguf_file import inspect_gguf
-from engine.models.names import resolve_name
+from engine.models.inspection.gguf_file import inspect_gguf
+from engine.models.inspection.names import resolve_name
 from tests.gguf_files import build_gguf
 
 GgufMaker = Callable[[str], Path]

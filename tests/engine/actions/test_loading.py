@@ -31,9 +31,10 @@ from engine.events import Event, ModelLoadComplete, ModelLoadError, ModelLoadPro
 from engine.generation.consume import collect
 from engine.generation.request import Delta, GenerationRequest, Sampling, TextDelta, TextInput
 from engine.library.records import EngineKind, ModelSource, ModelStatus, NewModel
-from engine.models import devices, transformers_backend
-from engine.models.llamacpp import availability
-from engine.models.shelf import LoadedModel
+from engine.models.backends import transformers_backend
+from engine.models.backends.llamacpp import availability
+from engine.models.hardware import devices
+from engine.models.registry import LoadedModel
 from tests.conftest import CheckpointMaker, EngineMaker
 from tests.waiting import wait_until
 

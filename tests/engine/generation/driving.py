@@ -27,9 +27,9 @@ from engine.generation.request import (
 from engine.generation.scheduler import Scheduler
 from engine.generation.service import GenerationService
 from engine.library.database import Library
-from engine.models.devices import Placement
-from engine.models.shelf import LoadedModel, ModelShelf
-from engine.models.transformers_backend import TransformersBackend
+from engine.models.backends.transformers_backend import TransformersBackend
+from engine.models.hardware.devices import Placement
+from engine.models.registry import LoadedModel, ModelShelf
 from engine.monitor.live import LiveMonitor
 from engine.steering.desk import SteeringDesk
 

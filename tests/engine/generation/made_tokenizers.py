@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from engine.models.tokenizer import Tokenizer
+from engine.models.backends.tokenizer import Tokenizer
 from tests.tiny import build_tokenizer
 
 SP_PIECES = [

@@ -12,7 +12,7 @@ import pytest
 
 from engine.generation.request import Sampling, Started
 from engine.library.database import Library
-from engine.models.backend import KvNeed
+from engine.models.backends.backend import KvNeed
 from tests.engine.generation.driving import Answer, Driver
 from tests.engine.models.llamacpp.conftest import load
 
@@ -36,7 +36,7 @@ def test_the_bound_is_what_is_set_and_one_window_at_least(tiny_checkpoint: Path,
 def test_half_of_the_free_memory_is_the_bound_by_itself(
     tiny_checkpoint: Path, library: Library, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.models.devices.available_memory", lambda device: 10_240_000)
+    monkeypatch.setattr("engine.models.hardware.devices.available_memory", lambda device: 10_240_000)
     assert Driver(tiny_checkpoint, library).scheduler._admission.most_tokens == 10_000
 
 

@@ -11,8 +11,8 @@ import torch
 from engine.errors import QueueFull
 from engine.generation.request import ChoiceFinished, Delta, GenerationRequest, Sampling, TextDelta, TextInput
 from engine.library.database import Library
-from engine.models.devices import Placement
-from engine.models.transformers_backend import TransformersBackend
+from engine.models.backends.transformers_backend import TransformersBackend
+from engine.models.hardware.devices import Placement
 from engine.steering.request import FOLLOW_LIVE
 from tests.conftest import CheckpointMaker
 from tests.engine.generation.driving import Answer, Driver

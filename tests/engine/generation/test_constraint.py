@@ -30,7 +30,7 @@ from engine.generation.request import (
 )
 from engine.generation.response_format import ResponseFormat
 from engine.library.database import Library
-from engine.models.tokenizer import Tokenizer
+from engine.models.backends.tokenizer import Tokenizer
 from tests.conftest import CheckpointMaker, EngineMaker
 from tests.engine.generation.driving import Answer, Driver
 from tests.engine.generation.test_steered_lanes import attach, inline

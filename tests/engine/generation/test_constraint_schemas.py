@@ -16,7 +16,7 @@ from engine.generation.constraints.numbers import as_told
 from engine.generation.constraints.validation import DocumentCheck
 from engine.generation.errors import ConstrainedOutputInvalid, ResponseFormatUnsupported
 from engine.generation.response_format import ResponseFormat
-from engine.models.tokenizer import Tokenizer
+from engine.models.backends.tokenizer import Tokenizer
 from tests.engine.generation import made_tokenizers
 from tests.tiny import build_tokenizer
 

@@ -17,7 +17,7 @@ from engine.generation.prompts import (
     unread_variables,
 )
 from engine.generation.request import ChatInput, Message, TextInput
-from engine.models.tokenizer import Tokenizer
+from engine.models.backends.tokenizer import Tokenizer
 from tests.engine.generation.made_tokenizers import byte_level, sentencepiece
 from tests.tiny import CHAT_TEMPLATE
 

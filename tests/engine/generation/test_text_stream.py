@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from engine.generation.request import TokenInfo
 from engine.generation.text.stream import ChoiceText, Emitted
-from engine.models.tokenizer import Tokenizer
+from engine.models.backends.tokenizer import Tokenizer
 from tests.engine.generation.made_tokenizers import byte_chunks, byte_level, sentencepiece
 
 BYTE_LEVEL = byte_level()

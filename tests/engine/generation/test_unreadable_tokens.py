@@ -17,8 +17,8 @@ from engine.generation.request import ChatInput, GenerationRequest, Message, Sam
 from engine.generation.response_format import ResponseFormat
 from engine.generation.scoring import ScoringRequest
 from engine.library.database import Library
-from engine.models.llamacpp.backend import LlamaCppBackend
-from engine.models.transformers_backend import TransformersBackend
+from engine.models.backends.llamacpp.backend import LlamaCppBackend
+from engine.models.backends.transformers_backend import TransformersBackend
 from tests.conftest import CheckpointMaker
 from tests.engine.generation.driving import Answer, Driver
 from tests.engine.models.llamacpp.conftest import load as gguf
@@ -97,7 +97,7 @@ def test_a_pass_never_looks_beyond_the_embedding(method: str, driver: Driver) ->
 
 
 def test_a_packed_embedding_reads_its_own_rows_only(tiny_checkpoint: Path) -> None:
-    from engine.models.packed import PackedEmbedding, PackedWeight
+    from engine.models.backends.prepacked import PackedEmbedding, PackedWeight
 
     embedding = torch.nn.Embedding(70, 32)
     try:

@@ -10,9 +10,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from engine.errors import CheckpointInvalid, EngineUnsupported
-from engine.models import devices
-from engine.models.devices import Placement, choose_device, choose_dtype
-from engine.models.transformers_backend import TransformersBackend, checkpoint_dtype
+from engine.models.backends.transformers_backend import TransformersBackend, checkpoint_dtype
+from engine.models.hardware import devices
+from engine.models.hardware.devices import Placement, choose_device, choose_dtype
 
 CPU32 = Placement(torch.device("cpu"), torch.float32, "test")
 

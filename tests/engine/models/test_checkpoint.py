@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from engine.errors import CheckpointInvalid, EngineUnsupported, InvalidParameter, ModelNotGenerative
-from engine.models import checkpoint as module
-from engine.models.checkpoint import inspect_checkpoint
+from engine.models.inspection import checkpoint as module
+from engine.models.inspection.checkpoint import inspect_checkpoint
 from tests.pipes import pipe
 
 ROOT = Path(__file__).parents[3]
@@ -226,7 +226,7 @@ def test_an_embedding_model_with_a_decoders_architecture(folder: Path) -> None:
 
 def test_torch_is_not_imported(tiny_checkpoint: Path) -> None:
     script = (
-        "import sys; from pathlib import Path; from engine.models.checkpoint import inspect_checkpoint;"
+        "import sys; from pathlib import Path; from engine.models.inspection.checkpoint import inspect_checkpoint;"
         "inspect_checkpoint(Path(sys.argv[1])); print('torch' in sys.modules)"
     )
     done = subprocess.run(
@@ -538,7 +538,7 @@ def test_only_known_causal_models_are_let_in() -> None:
     """Against the library's own tables, which need torch: what it can load for text is let in, but for these."""
     from transformers.models.auto import modeling_auto as tables
 
-    from engine.models.architecture import (
+    from engine.models.inspection.architecture import (
         ENCODER_FAMILIES,
         TEXT_INSIDE,
         WITHOUT_CACHE,

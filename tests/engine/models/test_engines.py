@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from engine.models import engines
+from engine.models.backends import engines
 
 
 def test_llamacpp_is_there() -> None:

@@ -12,10 +12,10 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from engine.models import transformers_backend
-from engine.models.devices import Placement
-from engine.models.kv import INITIAL_CAPACITY, KVSlab
-from engine.models.transformers_backend import LibraryStore, TransformersBackend
+from engine.models.backends import transformers_backend
+from engine.models.backends.kv import INITIAL_CAPACITY, KVSlab
+from engine.models.backends.transformers_backend import LibraryStore, TransformersBackend
+from engine.models.hardware.devices import Placement
 from tests.conftest import CheckpointMaker
 from tests.tiny import FAMILIES, build_checkpoint
 

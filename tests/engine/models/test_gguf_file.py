@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from engine.errors import CheckpointInvalid, EngineUnsupported, ModelNotGenerative
-from engine.models.gguf_file import coarse_level, inspect_gguf, label_of, set_of, starts_as_gguf, whole_stem
+from engine.models.inspection.gguf_file import coarse_level, inspect_gguf, label_of, set_of, starts_as_gguf, whole_stem
 from tests.gguf_files import build_gguf, quantise
 from tests.pipes import pipe
 

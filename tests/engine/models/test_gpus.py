@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.models import gpus
-from engine.models.gpus import GpuProcess, read_gpus
+from engine.models.hardware import gpus
+from engine.models.hardware.gpus import GpuProcess, read_gpus
 
 UUID = "GPU-7a3ba7c5-9c1d-4f7a-8a0f-0d3a0a1b2c3d"
 CARDS = f"0, {UUID}, NVIDIA H200, 143771, 521, 143250, 37, 41\n1, GPU-0, Tesla K80, 11441, 3, 11438, [N/A], 36\n"

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import torch
 
-from engine.models.devices import Placement
-from engine.models.kv import KVSlab
-from engine.models.packed import PackedLinear
-from engine.models.transformers_backend import TransformersBackend
+from engine.models.backends.kv import KVSlab
+from engine.models.backends.prepacked import PackedLinear
+from engine.models.backends.transformers_backend import TransformersBackend
+from engine.models.hardware.devices import Placement
 
 CPU32 = Placement(torch.device("cpu"), torch.float32, "test")
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from engine.models.lengths import PIECE, TextTooLong, at_least, check_length, longest_token
-from engine.models.tokenizer import Tokenizer
+from engine.models.backends.lengths import PIECE, TextTooLong, at_least, check_length, longest_token
+from engine.models.backends.tokenizer import Tokenizer
 from tests.engine.generation.made_tokenizers import byte_level, sentencepiece
 
 MEGABYTES = 30_000_000

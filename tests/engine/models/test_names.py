@@ -10,7 +10,7 @@ import pytest
 
 from engine.errors import AmbiguousModelName, InvalidParameter, ModelNotFound, ModelNotGenerative
 from engine.library.records import EngineKind, ModelRecord, ModelSource, ModelStatus
-from engine.models.names import (
+from engine.models.inspection.names import (
     check_custom_name,
     check_generative,
     default_name,

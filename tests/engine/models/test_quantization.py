@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from engine.errors import UnsupportedQuantization
-from engine.models.quantization import Precision, check_quantization
+from engine.models.inspection.quantization import Precision, check_quantization
 
 
 def check(level: str | None, device: str = "cpu", *, stored_as: str | None = None, installed: bool = True) -> Precision:
@@ -85,8 +85,8 @@ def test_estimates() -> None:
 @pytest.mark.parametrize("bits", [8, 4])
 def test_on_a_gpu(tiny_checkpoint: Path, bits: int) -> None:
     pytest.importorskip("bitsandbytes")
-    from engine.models.devices import Placement
-    from engine.models.transformers_backend import TransformersBackend
+    from engine.models.backends.transformers_backend import TransformersBackend
+    from engine.models.hardware.devices import Placement
 
     precision = Precision(f"Q{bits}", bits)
     placement = Placement(torch.device("cuda", 0), torch.bfloat16, "test")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from engine.errors import CheckpointInvalid, InvalidParameter
-from engine.models.hub import HubFile, Repository, check_repo_id, is_plain_path
-from engine.models.repository_files import checkpoint_files, choose_gguf, companions, gguf_quants
+from engine.models.hub.client import HubFile, Repository, check_repo_id, is_plain_path
+from engine.models.hub.repository_files import checkpoint_files, choose_gguf, companions, gguf_quants
 
 
 def repository(*paths: str) -> Repository:

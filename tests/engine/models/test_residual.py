@@ -12,9 +12,9 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from engine.errors import EngineUnsupported
-from engine.models.devices import Placement
-from engine.models.residual import PassWork, ResidualHooks, find_blocks
-from engine.models.transformers_backend import TransformersBackend
+from engine.models.backends.residual import PassWork, ResidualHooks, find_blocks
+from engine.models.backends.transformers_backend import TransformersBackend
+from engine.models.hardware.devices import Placement
 from tests.conftest import CheckpointMaker
 from tests.tiny import FAMILIES
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from engine.models import safetensors_header
-from engine.models.safetensors_header import MAX_HEADER_BYTES, HeaderError, read_header
+from engine.models.inspection import safetensors_header
+from engine.models.inspection.safetensors_header import MAX_HEADER_BYTES, HeaderError, read_header
 
 
 def written(path: Path, header: Any, data: bytes = b"") -> Path:

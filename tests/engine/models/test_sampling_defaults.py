@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.models.sampling_defaults import SamplingDefaults, read_sampling_defaults
+from engine.models.inspection.sampling_defaults import SamplingDefaults, read_sampling_defaults
 
 
 def said(folder: Path, **given: object) -> SamplingDefaults:

@@ -13,7 +13,7 @@ import pytest
 
 from engine.errors import CheckpointInvalid, InvalidParameter
 from engine.generation.text.detokenizer import Detokenizer
-from engine.models.tokenizer import TemplateRaised, Tokenizer
+from engine.models.backends.tokenizer import TemplateRaised, Tokenizer
 from tests.engine.generation.made_tokenizers import byte_chunks, byte_level, sentencepiece, wordpiece
 from tests.tiny import build_tokenizer
 

@@ -17,12 +17,12 @@ from engine.generation.embeddings import EmbeddingRequest
 from engine.generation.request import Sampling, TextInput
 from engine.generation.scoring import ScoringRequest
 from engine.library.database import Library
-from engine.models import transformers_backend
-from engine.models.architecture import check_generative_architecture
-from engine.models.devices import Placement
-from engine.models.module_state import ModuleState
-from engine.models.quantization import check_stored
-from engine.models.transformers_backend import TransformersBackend
+from engine.models.backends import transformers_backend
+from engine.models.backends.module_state import ModuleState
+from engine.models.backends.transformers_backend import TransformersBackend
+from engine.models.hardware.devices import Placement
+from engine.models.inspection.architecture import check_generative_architecture
+from engine.models.inspection.quantization import check_stored
 from tests.engine.generation.driving import Driver
 from tests.tiny import build_checkpoint, build_tokenizer
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.models.unused_gpus import Seen, cards_in, judge, look, torch_build
+from engine.models.hardware.unused_gpus import Seen, cards_in, judge, look, torch_build
 
 H200 = ("NVIDIA H200",)
 PLAIN, CUDA = "2.13.0+cpu", "2.13.0+cu130"

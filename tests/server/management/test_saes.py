@@ -276,7 +276,7 @@ def test_sets_that_are_not_well_formed(shared: House, body: dict[str, Any]) -> N
 
 def test_a_set_that_does_not_fit_the_memory(steered: House, monkeypatch: pytest.MonkeyPatch) -> None:
     steered.api.ok("POST", "/api/saes/b/detach")
-    monkeypatch.setattr("engine.models.devices.available_memory", lambda device: 1000)
+    monkeypatch.setattr("engine.models.hardware.devices.available_memory", lambda device: 1000)
     error = steered.api.refused(507, "INSUFFICIENT_MEMORY", "POST", "/api/saes/attach-set", {"saes": [{"sae_id": "b"}]})
     assert {"projected_mb", "free_mb"} <= error["details"].keys()
     assert steered.api.ok("GET", "/api/saes/attachments")["count"] == 1

@@ -28,7 +28,6 @@ from engine.config import EngineSettings
 from engine.engine import Engine
 from engine.events import SaeAttached, SaeDetached, SteeringUpdated
 from engine.library.database import Library
-from engine.models import transformers_backend  # noqa: F401 - the same
 from tests.engine.actions.saes.driving import actions_on
 from tests.made_saes import make_sae
 from tests.tiny import build_checkpoint

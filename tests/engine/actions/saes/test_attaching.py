@@ -21,7 +21,7 @@ from engine.errors import InsufficientMemory, InvalidParameter, LibraryUnusable,
 from engine.events import MonitoringStateChanged, SaeAttached, SaesChanged, SteeringUpdated
 from engine.library.errors import SaeNotFound
 from engine.library.records import NewSae, SaeSource, SaeStatus
-from engine.models import devices
+from engine.models.hardware import devices
 from engine.saes.errors import SaeIncompatible, SaeLoadFailed
 from engine.steering.errors import SteeringInvalid
 from tests.engine.actions.saes.driving import actions_on, attached, hearing, hooked, locked

@@ -23,7 +23,7 @@ from engine.errors import DataDirectoryUnusable, InsufficientDisk, InsufficientM
 from engine.events import SaesChanged
 from engine.library.errors import SaeAlreadyExists, SaeNotFound
 from engine.library.records import NewSae, SaeSource, SaeStatus
-from engine.models import devices
+from engine.models.hardware import devices
 from engine.saes.errors import SaeFormatUnknown, SaeLoadFailed, SaeNotSteerable
 from tests.engine.actions.saes.driving import actions_on, hearing
 from tests.made_saes import make_mirror_sae, make_sae, write_sae

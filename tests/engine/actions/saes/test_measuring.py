@@ -14,7 +14,7 @@ from engine.errors import InsufficientMemory, InvalidParameter, ModelBusy, Model
 from engine.events import SaesChanged
 from engine.generation.request import Delta, GenerationRequest, Sampling, TextDelta, TextInput
 from engine.library.errors import SaeNotFound
-from engine.models import devices
+from engine.models.hardware import devices
 from engine.saes.errors import SaeIncompatible, SaeLoadFailed
 from tests.engine.actions.saes.driving import actions_on, attached, hearing, hooked
 from tests.made_saes import make_mirror_sae, make_sae

@@ -29,7 +29,7 @@ from engine.errors import InvalidParameter, ModelNotLoaded, QueueFull, SaeNotAtt
 from engine.generation.lane import RequestHandle
 from engine.generation.request import ChatInput, Delta, GenerationRequest, Message, Sampling, TextDelta, TextInput
 from engine.library.errors import CircuitNotFound, ProfileNotFound
-from engine.models.backend import Backend
+from engine.models.backends.backend import Backend
 from engine.steering.request import SteeringRequest
 from tests.made_saes import make_mirror_sae
 from tests.waiting import wait_until

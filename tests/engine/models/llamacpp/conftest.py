@@ -10,11 +10,11 @@ import pytest
 import torch
 
 from engine.config import EngineSettings
-from engine.models.devices import Placement
-from engine.models.gguf_file import inspect_gguf
-from engine.models.llamacpp.backend import LlamaCppBackend
-from engine.models.llamacpp.placement import place
-from engine.models.transformers_backend import TransformersBackend
+from engine.models.backends.llamacpp.backend import LlamaCppBackend
+from engine.models.backends.llamacpp.placement import place
+from engine.models.backends.transformers_backend import TransformersBackend
+from engine.models.hardware.devices import Placement
+from engine.models.inspection.gguf_file import inspect_gguf
 
 BackendMaker = Callable[..., LlamaCppBackend]
 

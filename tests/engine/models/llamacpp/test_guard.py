@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from engine.errors import LoadCancelled, ModelLoadFailed
-from engine.models.gguf_file import inspect_gguf
-from engine.models.llamacpp.guard import guarded
+from engine.models.backends.llamacpp.guard import guarded
+from engine.models.inspection.gguf_file import inspect_gguf
 from tests.engine.models.llamacpp.conftest import load
 
 

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.models.llamacpp.backend import LlamaCppBackend
-from engine.models.residual import PassWork
-from engine.models.transformers_backend import TransformersBackend
+from engine.models.backends.llamacpp.backend import LlamaCppBackend
+from engine.models.backends.residual import PassWork
+from engine.models.backends.transformers_backend import TransformersBackend
 from tests.engine.models.llamacpp.conftest import BackendMaker
 
 IDS = [262, 399, 369, 81, 381, 300, 301]
@@ -139,7 +139,7 @@ def test_by_way_of_copies_where_memory_cannot_be_edited(
 
 def test_by_control_vector(make_backend: BackendMaker, reference: TransformersBackend) -> None:
     from engine.errors import EngineUnsupported
-    from engine.models.llamacpp.control import ControlVector
+    from engine.models.backends.llamacpp.control_vector import ControlVector
 
     backend = make_backend()
     backend._control = ControlVector(backend._model)  # as it is where the graph cannot be edited

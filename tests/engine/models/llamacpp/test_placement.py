@@ -9,11 +9,11 @@ import pytest
 
 from engine.config import EngineSettings
 from engine.errors import EngineUnsupported, LoadCancelled, ModelLoadFailed
-from engine.models.backend import Steering
-from engine.models.gguf_file import GgufReport
-from engine.models.llamacpp.backend import LlamaCppBackend
-from engine.models.llamacpp.model import LlamaModel
-from engine.models.llamacpp.placement import GgufPlacement, bytes_per_token, need, place, wants_gpu
+from engine.models.backends.backend import Steering
+from engine.models.backends.llamacpp.backend import LlamaCppBackend
+from engine.models.backends.llamacpp.model import LlamaModel
+from engine.models.backends.llamacpp.placement import GgufPlacement, bytes_per_token, need, place, wants_gpu
+from engine.models.inspection.gguf_file import GgufReport
 
 GB = 1_000_000_000
 

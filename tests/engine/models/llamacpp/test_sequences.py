@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from engine.errors import InsufficientMemory
-from engine.models.backend import RowsRefused
-from engine.models.llamacpp.backend import LlamaCppBackend
-from engine.models.llamacpp.store import LlamaStore
-from engine.models.residual import PassWork
+from engine.models.backends.backend import RowsRefused
+from engine.models.backends.llamacpp.backend import LlamaCppBackend
+from engine.models.backends.llamacpp.store import LlamaStore
+from engine.models.backends.residual import PassWork
 from tests.engine.models.llamacpp.conftest import BackendMaker
 
 IDS = [262, 399, 369, 81, 381, 300, 301]

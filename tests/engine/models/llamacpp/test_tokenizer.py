@@ -10,9 +10,9 @@ from engine.errors import ModelBusy
 from engine.generation.prompts import prepare_chat, prepare_text
 from engine.generation.request import ChatInput, Message, TextInput
 from engine.generation.text.detokenizer import Detokenizer
-from engine.models.llamacpp.backend import LlamaCppBackend
-from engine.models.tokenizer import TemplateRaised
-from engine.models.transformers_backend import TransformersBackend
+from engine.models.backends.llamacpp.backend import LlamaCppBackend
+from engine.models.backends.tokenizer import TemplateRaised
+from engine.models.backends.transformers_backend import TransformersBackend
 from tests.engine.models.llamacpp.conftest import BackendMaker, load
 from tests.gguf_files import build_gguf
 

@@ -10,10 +10,10 @@ import pytest
 from engine.errors import InvalidParameter
 from engine.generation.prompts import NOTE_FOLDED, prepare_chat
 from engine.generation.request import ChatInput, Message
-from engine.models.templates import chat as chat_templates
-from engine.models.templates import renderer
-from engine.models.templates.chat import ChatTemplate, TemplateCostly, TemplateLost, TemplateRaised, chosen
-from engine.models.templates.renderer import Renderer, TooCostly, shared
+from engine.models.backends.templates import chat as chat_templates
+from engine.models.backends.templates import renderer
+from engine.models.backends.templates.chat import ChatTemplate, TemplateCostly, TemplateLost, TemplateRaised, chosen
+from engine.models.backends.templates.renderer import Renderer, TooCostly, shared
 from tests.engine.generation.made_tokenizers import byte_level
 
 CHATML = (
