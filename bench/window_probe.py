@@ -32,7 +32,7 @@ from app.options import Options  # noqa: E402
 from app.startup import opened  # noqa: E402
 from bench.stalls import Heart  # noqa: E402
 from bench.window_stage import Stage  # noqa: E402
-from engine.actions.importing import import_local_model  # noqa: E402
+from engine.actions.models.importing import import_local_model  # noqa: E402
 from engine.events import EventBus  # noqa: E402
 from engine.library.database import Library  # noqa: E402
 

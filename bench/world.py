@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import httpx
 
-from engine.actions.importing import import_local_model
+from engine.actions.models.importing import import_local_model
 from engine.config import EngineSettings
 from engine.engine import Engine
 from engine.generation.consume import collect

@@ -15,17 +15,17 @@ from engine.actions.downloading.models import ModelDownloads
 from engine.actions.downloading.saes import SaeDownloads
 from engine.actions.downloading.workers import Workers
 from engine.actions.experiments import ExperimentActions
-from engine.actions.loading import ModelLoader
 from engine.actions.lock import SteeringLock
-from engine.actions.model_files import FOLDER as MODELS_FOLDER
-from engine.actions.model_files import ModelFolder
-from engine.actions.models import ModelActions
+from engine.actions.models.actions import ModelActions
+from engine.actions.models.loading import ModelLoader
+from engine.actions.models.model_files import FOLDER as MODELS_FOLDER
+from engine.actions.models.model_files import ModelFolder
 from engine.actions.saes.actions import SaeActions
 from engine.actions.saes.files import FOLDER as SAES_FOLDER
 from engine.actions.standing import Standing
 from engine.actions.steering.circuits import CircuitActions
 from engine.actions.steering.clusters import ClusterActions
-from engine.actions.steering.lost import end_what_lost_its_place
+from engine.actions.steering.orphans import end_what_lost_its_place
 from engine.actions.steering.profiles import ProfileActions
 from engine.actions.sweeping import SweepActions
 from engine.config import EngineSettings

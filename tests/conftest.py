@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.actions.importing import import_local_model
+from engine.actions.models.importing import import_local_model
 from engine.config import EngineSettings
 from engine.engine import Engine
 from engine.library.database import Library

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath, PurePosixPath
 from typing import Any
 
-from engine.actions.writing import BLOCK, remove_tree
+from engine.actions.durable_files import BLOCK, remove_tree
 from engine.files import open_file
 from engine.library.repositories.state import StateRepository
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, NotRequired, TypedDict
 
-from engine.actions.models import Placement
+from engine.actions.models.actions import Placement
 
 Status = Literal["healthy", "degraded", "unhealthy"]
 BackendWord = Literal["cbm", "serial", "llamacpp"]

@@ -7,7 +7,7 @@ import time
 from datetime import UTC, datetime
 from importlib import metadata
 
-from engine.actions.models import Placement
+from engine.actions.models.actions import Placement
 from engine.errors import LibraryUnusable, ModelNotFound
 from engine.library.records import ProfileKind
 from engine.models.hardware.gpus import NOT_MEASURED, GpuCard, read_gpus

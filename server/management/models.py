@@ -8,10 +8,10 @@ from typing import Annotated, Literal, TypedDict
 from pydantic import Field, StrictInt, StrictStr, model_validator
 from quart import Quart, Response
 
-from engine.actions.disk_use import DiskUse
 from engine.actions.downloading.models import DownloadRequest
 from engine.actions.downloading.preview import ModelPreview
-from engine.actions.models import ModelView
+from engine.actions.models.actions import ModelView
+from engine.actions.models.disk_use import DiskUse
 from engine.errors import InvalidParameter, ModelNotFound
 from engine.library.repositories import is_storable
 from engine.models.hub.client import MAIN, MAX_REPO_ID, MAX_REVISION, is_plain_path

@@ -13,7 +13,7 @@ import pytest
 
 from app.instance import Holder, current_holder
 from app.paths import Paths
-from engine.actions.importing import import_local_model
+from engine.actions.models.importing import import_local_model
 from engine.events import EventBus
 from engine.library.database import Library
 from engine.library.records import ModelStatus

@@ -16,7 +16,7 @@ import pytest
 
 from app.instance import current_holder
 from app.paths import Paths
-from engine.actions.importing import import_local_model
+from engine.actions.models.importing import import_local_model
 from engine.config import EngineSettings
 from engine.engine import Engine
 from engine.events import EventBus

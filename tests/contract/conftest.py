@@ -11,7 +11,7 @@ import httpx
 import pytest
 from openai import OpenAI
 
-from engine.actions.importing import import_local_model
+from engine.actions.models.importing import import_local_model
 from engine.config import EngineSettings
 from engine.engine import Engine
 from engine.library.database import Library

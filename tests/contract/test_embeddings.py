@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from engine.actions.importing import import_local_model
+from engine.actions.models.importing import import_local_model
 from engine.engine import Engine
 from tests.conftest import CheckpointMaker
 from tests.contract.conftest import LONG, MODEL, Live

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from engine.actions.importing import import_local_model
+from engine.actions.models.importing import import_local_model
 from engine.engine import Engine
 from engine.library.records import ModelStatus
 from tests.contract.conftest import Live

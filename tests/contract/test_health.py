@@ -157,7 +157,7 @@ def test_the_page_escapes_names(
     own_engine: Callable[..., Engine], serve: Callable[..., Live], checkpoint: CheckpointMaker
 ) -> None:
     engine = own_engine(None)
-    from engine.actions.importing import import_local_model
+    from engine.actions.models.importing import import_local_model
 
     record = import_local_model(engine.library, engine.events, checkpoint("llama"), name="<b>bold</b>")
     engine.loader.load(record.id).result(60)

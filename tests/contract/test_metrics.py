@@ -14,7 +14,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics_families
 from prometheus_client.parser import text_string_to_metric_families
 
-from engine.actions.importing import import_local_model
+from engine.actions.models.importing import import_local_model
 from engine.engine import Engine
 from tests.conftest import CheckpointMaker
 from tests.contract.conftest import MODEL, Live

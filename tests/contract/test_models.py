@@ -10,7 +10,7 @@ from pathlib import Path
 import openai
 import pytest
 
-from engine.actions.importing import import_local_model
+from engine.actions.models.importing import import_local_model
 from engine.engine import Engine
 from engine.events import ModelLoadProgress
 from engine.library.records import EngineKind, ModelSource, ModelStatus, NewModel

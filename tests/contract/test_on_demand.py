@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.actions.importing import import_local_model
+from engine.actions.models.importing import import_local_model
 from engine.engine import Engine
 from engine.events import Event, ModelLoadComplete, ModelLoadError, ModelLoadProgress
 from engine.generation.lane import PreparedRequest

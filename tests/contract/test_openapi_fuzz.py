@@ -25,7 +25,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from engine.actions.importing import import_local_model
+from engine.actions.models.importing import import_local_model
 from engine.actions.sweeping.settings import BaseKind, SweepSettings
 from engine.errors import ModelNotFound
 from engine.library.records import NewExperiment

@@ -11,7 +11,7 @@ from typing import Any
 import openai
 import pytest
 
-from engine.actions.importing import import_local_model
+from engine.actions.models.importing import import_local_model
 from engine.engine import Engine
 from engine.library.records import ProfileKind
 from tests.conftest import CheckpointMaker

@@ -10,7 +10,7 @@ from http.client import HTTPConnection
 import http_sf
 import pytest
 
-from engine.actions.importing import import_local_model
+from engine.actions.models.importing import import_local_model
 from engine.engine import Engine
 from tests.conftest import CheckpointMaker
 from tests.contract.conftest import Live, chat_body

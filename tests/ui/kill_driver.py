@@ -13,7 +13,7 @@ from pathlib import Path
 from PySide6.QtCore import Qt, QTimer
 from PySide6.QtWidgets import QApplication
 
-from engine.actions.importing import import_local_model
+from engine.actions.models.importing import import_local_model
 from engine.config import EngineSettings
 from engine.engine import Engine
 from engine.library.database import Library

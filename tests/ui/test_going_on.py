@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pytestqt.qtbot import QtBot
 
-from engine.actions.importing import import_local_model
+from engine.actions.models.importing import import_local_model
 from engine.engine import Engine
 from engine.library.records import StoredMessage
 from tests.conftest import CheckpointMaker, EngineMaker

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from engine.actions.downloading.preview import MemoryTerms, ModelPreview
 from engine.actions.downloading.transfer import CANCELLED
-from engine.actions.importing import LocalModel
-from engine.actions.models import ModelView
+from engine.actions.models.actions import ModelView
+from engine.actions.models.importing import LocalModel
 from engine.engine import Engine
 from engine.library.records import EngineKind, NewModel, SaeRecord, SaeStatus
 from engine.models.hardware.memory import MemoryEstimate

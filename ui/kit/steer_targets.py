@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from engine.actions.steering.looking import Advice
+from engine.actions.steering.views import Advice
 from engine.documents.evidence import is_validated
 from engine.documents.ranges import GREATEST_INTENSITY
 from engine.engine import Engine

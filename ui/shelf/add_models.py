@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QButtonGroup, QLineEdit, QPushButton, QWidget
 
 from engine.actions.downloading.models import DownloadRequest
 from engine.actions.downloading.preview import ModelPreview
-from engine.actions.importing import LocalModel
+from engine.actions.models.importing import LocalModel
 from engine.models.hub.client import HubFound
 from engine.models.inspection.local_caches import FoundModel
 from ui.kit import shelf_text as words

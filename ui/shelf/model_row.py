@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import Signal
 
-from engine.actions.models import ModelView
+from engine.actions.models.actions import ModelView
 from engine.models.registry import LoadingState
 from ui.kit import shelf_text as words
 from ui.kit.basics import Button, IconButton

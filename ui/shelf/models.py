@@ -10,13 +10,13 @@ from typing import Any
 import psutil
 from PySide6.QtCore import QTimer
 
-from engine.actions.disk_use import DiskUse
 from engine.actions.downloading.finding import FetchedPair, KnownPair
 from engine.actions.downloading.models import DownloadRequest
 from engine.actions.downloading.preview import ModelPreview
-from engine.actions.importing import LocalModel
-from engine.actions.models import ModelView
-from engine.actions.writing import BLOCK
+from engine.actions.durable_files import BLOCK
+from engine.actions.models.actions import ModelView
+from engine.actions.models.disk_use import DiskUse
+from engine.actions.models.importing import LocalModel
 from engine.errors import DownloadCancelled, ModelAlreadyExists, ModelLocked
 from engine.events import (
     Event,

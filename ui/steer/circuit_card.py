@@ -18,7 +18,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from engine.actions.steering.looking import CircuitView
+from engine.actions.steering.views import CircuitView
 from engine.documents.evidence import is_validated
 from engine.steering.hazards import Hazard
 from engine.steering.push import Push

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeGuard
 
-from engine.actions.steering.looking import CircuitView, WantedSae
+from engine.actions.steering.views import CircuitView, WantedSae
 from engine.documents.binding import Verdict
 from engine.documents.circuit import CircuitDocument, Edge
 from engine.documents.evidence import (

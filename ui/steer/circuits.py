@@ -13,7 +13,7 @@ from engine.actions.steering.circuit_results import (
     DeletedCircuit,
     DialledCircuit,
 )
-from engine.actions.steering.looking import CircuitView
+from engine.actions.steering.views import CircuitView
 from engine.events import (
     ActivationObserved,
     CircuitsChanged,

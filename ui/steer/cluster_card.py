@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QFrame, QLabel, QWidget
 
-from engine.actions.steering.looking import ClusterView
+from engine.actions.steering.views import ClusterView
 from engine.library.records import FeatureLabel
 from engine.steering.push import Push
 from ui.kit import theme

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.actions.steering.looking import Advice, ClusterView
+from engine.actions.steering.views import Advice, ClusterView
 from engine.documents.ranges import Envelope, Range
 from ui.kit.steering_text import features, place_words, strength
 

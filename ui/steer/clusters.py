@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from engine.actions.saes.views import AttachResult
-from engine.actions.steering.looking import ClusterView
 from engine.actions.steering.results import ActivatedProfile, DeactivatedProfile
+from engine.actions.steering.views import ClusterView
 from engine.events import (
     CircuitsChanged,
     ClustersChanged,

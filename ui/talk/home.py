@@ -197,7 +197,7 @@ class HomePage(QScrollArea):
 
         def task() -> ModelRecord:
             # Imported here: it brings heavy libraries along, which must not hold up the window.
-            from engine.actions.importing import import_local_model
+            from engine.actions.models.importing import import_local_model
 
             return import_local_model(library, events, Path(folder))
 

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from engine.actions.downloading.transfer import CANCELLED, Cancellation, Progress, Transfer, Wait
 from engine.actions.downloading.workers import DownloadState, Workers
-from engine.actions.importing import facts_of_checkpoint, facts_of_gguf
-from engine.actions.model_files import ModelFolder, folder_key
+from engine.actions.models.importing import facts_of_checkpoint, facts_of_gguf
+from engine.actions.models.model_files import ModelFolder, folder_key
 from engine.actions.written import Note
 from engine.errors import DownloadCancelled, MillmError, ModelAlreadyExists, ModelBusy, ModelNotFound
 from engine.events import (

@@ -9,6 +9,7 @@ from typing import Any
 
 from engine.actions.lock import SteeringLock
 from engine.actions.saes.attaching import Attacher
+from engine.actions.saes.context import Rooms
 from engine.actions.saes.contrast import CLUSTER_SHARE, DENSITY_CAP, Contrast, Contraster, Side
 from engine.actions.saes.detaching import Detacher
 from engine.actions.saes.errors import SaeAlreadyAttached
@@ -18,7 +19,6 @@ from engine.actions.saes.labels import LabelKind, read_label_upload, read_labels
 from engine.actions.saes.measuring import Measurer
 from engine.actions.saes.pushing import pushes_now, typical_norm, with_first_strengths
 from engine.actions.saes.reading import Source, TextReader, TextReading
-from engine.actions.saes.rooms import Rooms
 from engine.actions.saes.steering import HandSteering
 from engine.actions.saes.views import (
     AttachmentsView,

@@ -14,11 +14,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from engine.actions.saes.described import find_files
+from engine.actions.saes.context import Rooms, in_mb
 from engine.actions.saes.errors import SaeAlreadyAttached
+from engine.actions.saes.import_paths import checked_layer
 from engine.actions.saes.measuring import fit_to
-from engine.actions.saes.places import checked_layer
-from engine.actions.saes.rooms import Rooms, in_mb
+from engine.actions.saes.verify import find_files
 from engine.actions.saes.views import (
     AttachResult,
     AttachSetResult,

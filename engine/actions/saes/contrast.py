@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from statistics import median
 from typing import TYPE_CHECKING, Any, Literal
 
+from engine.actions.saes.context import Rooms
 from engine.actions.saes.reading import (
     ReadPlace,
     SaeReading,
@@ -23,7 +24,6 @@ from engine.actions.saes.reading import (
     submit,
     token_ids_of,
 )
-from engine.actions.saes.rooms import Rooms
 from engine.counting import so_many
 from engine.documents.members import MAX_MEMBERS
 from engine.errors import InvalidParameter

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.actions.saes.described import same_sae
-from engine.actions.writing import Writing, copy_file, refuse_stray_links, remove_tree
+from engine.actions.durable_files import Writing, copy_file, refuse_stray_links, remove_tree
+from engine.actions.saes.verify import same_sae
 from engine.actions.written import (
     REMOVED,
     Note,

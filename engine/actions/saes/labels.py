@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
+from engine.actions.saes.import_paths import usable_place
 from engine.actions.saes.label_rows import (
     CONFIDENCE,
     DENSITY,
@@ -29,7 +30,6 @@ from engine.actions.saes.label_rows import (
     refused,
     rows,
 )
-from engine.actions.saes.places import usable_place
 from engine.errors import InvalidParameter
 from engine.files import open_file
 from engine.library.records import FeatureLabel

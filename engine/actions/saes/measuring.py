@@ -12,8 +12,8 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from engine.actions.saes.described import find_files
-from engine.actions.saes.rooms import Rooms
+from engine.actions.saes.context import Rooms
+from engine.actions.saes.verify import find_files
 from engine.actions.saes.weights import attach_dtype, load_weights, require_memory
 from engine.errors import InvalidParameter, MillmError, ModelBusy
 from engine.events import SaesChanged

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from engine.actions.saes.context import Rooms
 from engine.actions.saes.measuring import QUALITY
-from engine.actions.saes.rooms import Rooms
 from engine.steering.push import Push, first_strength, pushes
 from engine.steering.strengths import SteeredSet
 

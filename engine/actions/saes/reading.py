@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING, TypeVar
 
-from engine.actions.saes.described import find_files
+from engine.actions.saes.context import Rooms
 from engine.actions.saes.measuring import fit_to
-from engine.actions.saes.rooms import Rooms
+from engine.actions.saes.verify import find_files
 from engine.actions.saes.weights import attach_dtype, load_weights, require_memory
 from engine.counting import so_many
 from engine.errors import ContextLengthExceeded, InvalidParameter, SaeNotAttached

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from engine.actions.saes.rooms import Rooms
+from engine.actions.saes.context import Rooms
 from engine.actions.saes.views import SteeringView, Viewer
 from engine.steering.errors import SteeringInvalid
 from engine.steering.live import LiveState, Place

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
-from engine.actions.saes.rooms import MB, Rooms, in_mb
+from engine.actions.saes.context import MB, Rooms, in_mb
 from engine.saes.attachment import Attachment
 
 

@@ -7,7 +7,7 @@ import traceback
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from engine.actions.saes.rooms import MB, in_mb
+from engine.actions.saes.context import MB, in_mb
 from engine.config import EngineSettings
 from engine.errors import InsufficientMemory, MillmError
 from engine.library.records import SaeRecord

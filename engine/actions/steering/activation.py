@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from engine.actions.steering.change import Change
+from engine.actions.steering.unit_of_work import Change
 from engine.documents.binding import AttachedSae, Binding, Cause, bind
 from engine.documents.verdicts import judge_cluster
 from engine.errors import SaeNotAttached

@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from engine.actions.steering.activation import holds_live_keys, mark_composed, stop_circuit, take_out_of_force
-from engine.actions.steering.change import SteeringActions, each_alone
 from engine.actions.steering.circuit_results import (
     ActivatedCircuit,
     CircuitList,
@@ -19,9 +18,10 @@ from engine.actions.steering.circuit_results import (
     ReleasedClaims,
 )
 from engine.actions.steering.cluster_import import document_text
-from engine.actions.steering.looking import CircuitView
-from engine.actions.steering.rows import may_rename, require_circuit, stored_circuit
+from engine.actions.steering.lookup import may_rename, require_circuit, stored_circuit
 from engine.actions.steering.serving import Asked, activate, serve_anew
+from engine.actions.steering.unit_of_work import SteeringActions, each_alone
+from engine.actions.steering.views import CircuitView
 from engine.documents.errors import DocumentInvalid
 from engine.documents.evidence import TOP_RUNG
 from engine.documents.imports import import_circuit

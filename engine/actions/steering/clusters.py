@@ -9,9 +9,8 @@ from typing import Any
 
 from engine.actions.lock import SteeringLock
 from engine.actions.steering.activation import dial
-from engine.actions.steering.change import SteeringActions
 from engine.actions.steering.cluster_import import prepare_cluster
-from engine.actions.steering.looking import ClusterView
+from engine.actions.steering.lookup import may_rename, require_cluster
 from engine.actions.steering.profiles import ProfileActions
 from engine.actions.steering.results import (
     ActivatedProfile,
@@ -23,7 +22,8 @@ from engine.actions.steering.results import (
     ImportItem,
     ImportOutcome,
 )
-from engine.actions.steering.rows import may_rename, require_cluster
+from engine.actions.steering.unit_of_work import SteeringActions
+from engine.actions.steering.views import ClusterView
 from engine.config import EngineSettings
 from engine.documents.bundle import BundleItem
 from engine.documents.cluster import LOCAL_KEYS

@@ -14,7 +14,7 @@ from engine.actions.steering.activation import (
     stop_every_circuit,
     take_out_of_force,
 )
-from engine.actions.steering.change import SteeringActions, each_alone
+from engine.actions.steering.lookup import checked_steering, may_rename, require_profile
 from engine.actions.steering.results import (
     ActivatedProfile,
     DeactivatedProfile,
@@ -23,7 +23,7 @@ from engine.actions.steering.results import (
     ProfileList,
     ProfileSummary,
 )
-from engine.actions.steering.rows import checked_steering, may_rename, require_profile
+from engine.actions.steering.unit_of_work import SteeringActions, each_alone
 from engine.documents.errors import IsClusterDocument
 from engine.documents.imports import import_profile
 from engine.documents.profile import profile_document

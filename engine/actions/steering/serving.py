@@ -15,10 +15,10 @@ from engine.actions.steering.activation import (
     put_in_force,
     take_out_of_force,
 )
-from engine.actions.steering.change import Change
 from engine.actions.steering.circuit_results import ActivatedCircuit, CircuitSummary
 from engine.actions.steering.cluster_import import prepare_cluster
-from engine.actions.steering.rows import stored_circuit
+from engine.actions.steering.lookup import stored_circuit
+from engine.actions.steering.unit_of_work import Change
 from engine.documents.circuit import CircuitDocument
 from engine.documents.cluster import read_cluster
 from engine.documents.errors import DocumentRefused

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 
+from engine.actions.saes.context import Rooms
 from engine.actions.saes.pushing import pushes_now
 from engine.actions.saes.reading import ReadPlace, submit
-from engine.actions.saes.rooms import Rooms
 from engine.actions.sweeping.bases import choices, resolve_base
 from engine.actions.sweeping.measures import repeated_trigrams, topic_share
 from engine.actions.sweeping.rereading import Reread, Rereading, Steered

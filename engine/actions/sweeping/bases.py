@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from engine.actions.saes.rooms import Rooms
-from engine.actions.steering.rows import require_circuit, require_cluster, require_profile, stored_circuit
+from engine.actions.saes.context import Rooms
+from engine.actions.steering.lookup import require_circuit, require_cluster, require_profile, stored_circuit
 from engine.actions.sweeping.settings import BaseChoice, BaseKind, SweepBase
 from engine.documents.verdicts import judge_circuit
 from engine.errors import InvalidParameter, SaeNotAttached

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from engine.actions.saes.context import Rooms
 from engine.actions.saes.reading import ReadPlace, SaeReading
-from engine.actions.saes.rooms import Rooms
 from engine.generation.reading import ReadingFigures
 from engine.models.registry import LoadedModel
 

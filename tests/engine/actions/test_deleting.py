@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.actions import model_files
-from engine.actions.model_files import folder_key
-from engine.actions.models import ModelView
+from engine.actions.models.actions import ModelView, model_files
+from engine.actions.models.model_files import folder_key
 from engine.actions.written import MARKER
 from engine.config import EngineSettings
 from engine.engine import Engine

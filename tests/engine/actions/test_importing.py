@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.actions.importing import import_local_model
+from engine.actions.models.importing import import_local_model
 from engine.errors import CheckpointInvalid, EngineUnsupported, InvalidParameter, ModelAlreadyExists, ModelNotGenerative
 from engine.events import Event, EventBus, ModelsChanged
 from engine.library.database import Library

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.actions.importing import import_local_model, look_at_local_model
+from engine.actions.models.importing import import_local_model, look_at_local_model
 from engine.errors import AmbiguousModelName, CheckpointInvalid, InvalidLocalPath, InvalidParameter, ModelAlreadyExists
 from engine.events import EventBus
 from engine.library.database import Library

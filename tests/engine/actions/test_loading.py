@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.actions.importing import import_local_model
-from engine.actions.loading import LAST_MODEL
+from engine.actions.models.importing import import_local_model
+from engine.actions.models.loading import LAST_MODEL
 from engine.engine import Engine
 from engine.errors import (
     CheckpointInvalid,

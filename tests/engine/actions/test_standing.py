@@ -76,7 +76,7 @@ def test_it_comes_back_set_and_switched_off(engine: Engine) -> None:
 def test_each_model_has_its_own_and_the_next_start_knows_it(
     engine: Engine, checkpoint: CheckpointMaker, tmp_path: Path
 ) -> None:
-    from engine.actions.importing import import_local_model
+    from engine.actions.models.importing import import_local_model
 
     steer(engine)
     assert engine.shelf.resident is not None

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from engine.actions.importing import import_local_model
+from engine.actions.models.importing import import_local_model
 from engine.config import EngineSettings
 from engine.errors import MillmError
 from engine.events import EventBus

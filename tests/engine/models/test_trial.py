@@ -10,7 +10,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from engine.actions.importing import import_local_model
+from engine.actions.models.importing import import_local_model
 from engine.errors import EngineUnsupported, UnsupportedQuantization
 from engine.events import EventBus
 from engine.generation.embeddings import EmbeddingRequest

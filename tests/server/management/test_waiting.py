@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from engine.actions.importing import import_local_model
+from engine.actions.models.importing import import_local_model
 from server.context import MANAGEMENT_THREADS
 from tests.server.management.conftest import Api, House
 from tests.server.management.test_steering import generate

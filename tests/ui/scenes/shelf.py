@@ -11,7 +11,7 @@ from PySide6.QtCore import Qt
 
 from engine.actions.downloading.preview import FilePreview, LevelEstimate, MemoryTerms, ModelPreview, QuantPreview
 from engine.actions.downloading.saes import HubSaeFile, SaePreview
-from engine.actions.importing import LocalModel
+from engine.actions.models.importing import LocalModel
 from engine.library.records import EngineKind, ModelSource, ModelStatus, NewModel
 from tests.ui.scenes.studio import ROOT, Scene, Studio
 from ui.context.page_context import MODELS, SAES, SERVER, SETTINGS

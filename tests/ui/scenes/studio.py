@@ -23,7 +23,7 @@ from PySide6.QtWidgets import QApplication, QWidget
 import tests.ui.scenes
 from app.demo.content import install_content
 from app.demo.index import read_index
-from engine.actions.importing import import_local_model
+from engine.actions.models.importing import import_local_model
 from engine.config import EngineSettings
 from engine.engine import Engine
 from engine.library.database import Library

@@ -21,7 +21,7 @@ import torch
 import transformers  # noqa: F401 - so that the forks need not
 from sqlalchemy import event
 
-from engine.actions.importing import import_local_model
+from engine.actions.models.importing import import_local_model
 from engine.actions.saes import SaeActions
 from engine.actions.written import MARKER
 from engine.config import EngineSettings

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from engine.actions.importing import import_local_model
+from engine.actions.models.importing import import_local_model
 from engine.actions.saes import SaeActions, attaching
 from engine.actions.saes.errors import SaeAlreadyAttached
 from engine.engine import Engine

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from engine.actions.importing import import_local_model
+from engine.actions.models.importing import import_local_model
 from engine.actions.saes import SaeActions, detaching
 from engine.actions.saes.errors import SaeAlreadyAttached
 from engine.engine import Engine

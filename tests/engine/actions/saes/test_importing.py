@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 import torch
 
+from engine.actions.durable_files import copy_file
 from engine.actions.saes import SaeActions, files
 from engine.actions.saes.errors import SaeAlreadyAttached
-from engine.actions.writing import copy_file
 from engine.actions.written import MARKER
 from engine.engine import Engine
 from engine.errors import DataDirectoryUnusable, InsufficientDisk, InsufficientMemory, InvalidParameter, MillmError

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from engine.actions.steering.circuit_results import CircuitSummary
+from engine.actions.steering.lookup import stored_circuit
 from engine.actions.steering.results import ClusterSummary
-from engine.actions.steering.rows import stored_circuit
 from engine.documents.binding import SaeReference
 from engine.documents.circuit import Calibration, CircuitDocument
 from engine.documents.cluster import ClusterDocument

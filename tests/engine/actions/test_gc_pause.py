@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from engine.actions.collector import Collector
+from engine.actions.models.gc_pause import Collector
 
 
 class Circle:

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 
-from engine.actions.model_files import FOLDER, ModelFolder
-from engine.actions.writing import refuse_stray_links
+from engine.actions.durable_files import refuse_stray_links
+from engine.actions.models.model_files import FOLDER, ModelFolder
 from engine.errors import CheckpointInvalid, InvalidLocalPath, InvalidParameter, ModelAlreadyExists
 from engine.events import EventBus, ModelsChanged
 from engine.library.database import Library
@@ -72,7 +72,8 @@ def import_local_model(
 
     Raises :class:`InvalidParameter` for a path or name that cannot be used; :class:`InvalidLocalPath` when nothing is
     there; :class:`ModelAlreadyExists`, with ``details['existing_model_id']``, for files or a name the library has; and
-    what :func:`engine.models.inspection.checkpoint.inspect_checkpoint` and :func:`engine.models.inspection.gguf_file.inspect_gguf` raise;
+    what :func:`engine.models.inspection.checkpoint.inspect_checkpoint` and
+    :func:`engine.models.inspection.gguf_file.inspect_gguf` raise;
     :class:`UnsupportedQuantization` for a checkpoint stored in a way that nothing here can read.
     """
     if name is not None:

@@ -17,8 +17,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from engine.actions.collector import COLLECTOR
-from engine.actions.importing import files_gone
+from engine.actions.models.gc_pause import COLLECTOR
+from engine.actions.models.importing import files_gone
 from engine.config import EngineSettings
 from engine.errors import (
     CheckpointInvalid,

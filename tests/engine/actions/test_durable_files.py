@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.actions.writing import BLOCK, Writing, copy_file, remove_tree
+from engine.actions.durable_files import BLOCK, Writing, copy_file, remove_tree
 from engine.errors import DataDirectoryUnusable, InsufficientDisk, InvalidParameter
 from tests.pipes import pipe
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from engine.actions.writing import Writing, copy_file, remove_tree
+from engine.actions.durable_files import Writing, copy_file, remove_tree
 from engine.actions.written import (
     REMOVED,
     Note,

@@ -8,12 +8,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from engine.actions.disk_use import DiskUse, disk_use, model_files
 from engine.actions.downloading.models import DownloadRequest, ModelDownloads
 from engine.actions.downloading.preview import ModelPreview, preview
-from engine.actions.importing import LocalModel, files_gone, import_local_model, look_at_local_model, relocated
-from engine.actions.loading import ModelLoader
-from engine.actions.model_files import ModelFolder, tree_bytes
+from engine.actions.models.disk_use import DiskUse, disk_use, model_files
+from engine.actions.models.importing import LocalModel, files_gone, import_local_model, look_at_local_model, relocated
+from engine.actions.models.loading import ModelLoader
+from engine.actions.models.model_files import ModelFolder, tree_bytes
 from engine.errors import (
     DownloadCancelled,
     GpuNotFound,
@@ -167,7 +167,7 @@ class ModelActions:
         return self._view(self.downloads.start(asked))
 
     def look_at(self, path: Path) -> LocalModel:
-        """What lies at ``path``; see :func:`engine.actions.importing.look_at_local_model`. Reads headers."""
+        """What lies at ``path``; see :func:`engine.actions.models.importing.look_at_local_model`. Reads headers."""
         return look_at_local_model(self._library, path)
 
     def import_local(
@@ -180,7 +180,7 @@ class ModelActions:
         trust_remote_code: bool = False,
         check: Callable[[], None] = lambda: None,
     ) -> ModelView:
-        """Add what is on this machine; see :func:`engine.actions.importing.import_local_model`. Reads files.
+        """Add what is on this machine; see :func:`engine.actions.models.importing.import_local_model`. Reads files.
 
         The very same import that is under way already is joined: both give the one row.
         """
@@ -213,7 +213,7 @@ class ModelActions:
         """Say where the files of a model lie now; they are left there. Reads headers.
 
         Its name and everything that speaks of it stay. Raises :class:`ModelBusy` while it is in memory or on its way,
-        and what :func:`engine.actions.importing.relocated` raises.
+        and what :func:`engine.actions.models.importing.relocated` raises.
         """
         record = self._shelf.get(model_id)
         if record.status is ModelStatus.DOWNLOADING:
