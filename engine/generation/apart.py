@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from engine.generation.interventions import PassComposer
 from engine.generation.lane import Lane
-from engine.generation.passes import PassComposer
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -17,7 +17,7 @@ from engine.generation.lane import Lane, PromptPast, RunningRequest
 from engine.steering.request import FOLLOW_LIVE
 
 if TYPE_CHECKING:
-    from engine.generation.reading import Reading
+    from engine.generation.prefill_job import Reading
     from engine.steering.desk import SteeringDesk
 
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from engine.counting import so_many
 from engine.errors import ContextLengthExceeded, InvalidParameter
 from engine.generation.errors import EmbeddingVectorInvalid
+from engine.generation.prefill_job import Reading, ReadingFigures
 from engine.generation.prompts import check_readable
-from engine.generation.reading import Reading, ReadingFigures
 from engine.generation.request import Usage
 from engine.models.backends.lengths import TextTooLong
 

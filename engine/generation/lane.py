@@ -18,8 +18,8 @@ from engine.counting import so_many
 from engine.errors import InsufficientMemory, MillmError
 from engine.generation.best_of import BestOf
 from engine.generation.constraint import CompiledConstraint
+from engine.generation.prefill_job import numbered
 from engine.generation.prompts import PreparedPrompt
-from engine.generation.reading import numbered
 from engine.generation.request import (
     Alternative,
     ChoiceFinished,

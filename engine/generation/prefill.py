@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from engine.config import EngineSettings
+from engine.generation.interventions import PassComposer
 from engine.generation.lane import Lane, PromptPast
-from engine.generation.passes import PassComposer
-from engine.generation.reuse import PastReuse
+from engine.generation.prefix_reuse import PastReuse
 from engine.steering.plan import SteeringPlan
 
 if TYPE_CHECKING:

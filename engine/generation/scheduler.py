@@ -25,13 +25,13 @@ from engine.generation.admission import Admission
 from engine.generation.apart import decode_apart
 from engine.generation.comparing import Comparing
 from engine.generation.errors import as_failure
+from engine.generation.interventions import PassComposer
 from engine.generation.lane import Lane, PreparedRequest, PromptPast, RequestHandle, RunningRequest
-from engine.generation.passes import PassComposer
 from engine.generation.prefill import Prefill
+from engine.generation.prefill_job import Reading
+from engine.generation.prefix_reuse import PastReuse
 from engine.generation.queue_stats import QueueStats
-from engine.generation.reading import Reading
 from engine.generation.request import Delta, FinishReason
-from engine.generation.reuse import PastReuse
 from engine.models.backends.backend import RowsRefused
 from engine.monitor.live import LiveMonitor
 from engine.steering.desk import SteeringDesk

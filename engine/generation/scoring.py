@@ -16,8 +16,8 @@ from uuid import uuid4
 from engine.counting import so_many
 from engine.errors import InvalidParameter, MillmError, NoChatTemplate, NonFiniteLogits
 from engine.generation.errors import InvalidScoringRequest
+from engine.generation.prefill_job import Reading, ReadingFigures, numbered
 from engine.generation.prompts import PreparedPrompt, prepare_chat, prepare_text
-from engine.generation.reading import Reading, ReadingFigures, numbered
 from engine.generation.request import MAX_TOP_LOGPROBS, Alternative, ChatInput, TextInput, Usage
 from engine.monitor.activation_spec import ActivationSpec
 from engine.monitor.capture import Capture, CapturePlan

@@ -25,6 +25,7 @@ from engine.generation.embeddings import (
 from engine.generation.errors import ResponseFormatUnsupported
 from engine.generation.lane import PreparedRequest, RequestHandle
 from engine.generation.observers import RequestObservers, Work
+from engine.generation.prefill_job import Reading, numbered
 from engine.generation.prompts import (
     GENERIC_TURN_END,
     PreparedPrompt,
@@ -35,7 +36,6 @@ from engine.generation.prompts import (
     unread_variables,
 )
 from engine.generation.queue_stats import QueueStats
-from engine.generation.reading import Reading, numbered
 from engine.generation.request import ChatInput, Delta, GenerationRequest, TextInput
 from engine.generation.response_format import ResponseFormat
 from engine.generation.scheduler import Scheduler

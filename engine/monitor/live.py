@@ -27,7 +27,6 @@ from engine.errors import SaeNotAttached
 from engine.events import ActivationObserved, EventBus, FeatureActivation, MonitoringStateChanged
 from engine.monitor.checks import check_bool, check_features, check_features_of_any, check_whole, feature_list
 from engine.monitor.errors import listed, pairs
-from engine.monitor.peaks import FeaturePeaks, PeakMemory
 from engine.monitor.records import (
     ActivationRecord,
     FeatureStatistics,
@@ -37,6 +36,7 @@ from engine.monitor.records import (
     MonitoringStatistics,
 )
 from engine.monitor.rows import NO_OBSERVERS, Observers, RowInfo
+from engine.monitor.top_tokens import FeaturePeaks, PeakMemory
 from engine.monitor.watch import PassReading, Series, Watch, taken_in
 from engine.saes.attachment import Attachment
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from engine.events import EventBus, SteeringUpdated
 from engine.saes.attachment import Attachment
-from engine.steering import moves
+from engine.steering import transitions as moves
 from engine.steering.live import (
     LiveState,
     Place,

@@ -6,7 +6,7 @@ from typing import Any, TypedDict
 
 from engine.actions.sweeping.runs import SweepState
 from engine.actions.sweeping.settings import BaseKind, ColumnMeans
-from engine.generation.reading import ReadingFigures
+from engine.generation.prefill_job import ReadingFigures
 from engine.library.records import ExperimentSummary
 from server.management.answers import ImportItemAnswer
 

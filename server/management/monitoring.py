@@ -10,8 +10,8 @@ from quart import Quart, Response
 from engine.actions.saes.reading import check_features
 from engine.engine import Engine
 from engine.monitor.live import MAX_HISTORY, MAX_TOP_FEATURES, MAX_TOP_K
-from engine.monitor.peaks import Peak
 from engine.monitor.records import Metric, MonitoringStatistics
+from engine.monitor.top_tokens import Peak
 from server.context import ServerContext
 from server.management import answers, looking_answers
 from server.management.envelope import success

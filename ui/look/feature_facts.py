@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from engine.engine import Engine
 from engine.library.records import FeatureLabel
-from engine.monitor.peaks import Peak
+from engine.monitor.top_tokens import Peak
 from engine.saes.attachment import Attachment
 
 VISIBLE = str.maketrans({"\n": "↵", "\t": "⇥", "\r": "␍"})

@@ -12,8 +12,8 @@ from PySide6.QtWidgets import QAbstractButton, QFrame, QHBoxLayout, QProgressBar
 from engine.models.registry import LoadedModel, LoadingState
 from engine.steering.desk import Snapshot
 from engine.steering.live import LiveState
-from engine.steering.moves import place_of
 from engine.steering.plan import EMPTY_PLAN
+from engine.steering.transitions import place_of
 from ui.context.page_context import MODELS, SAES, SERVER, STEERING
 from ui.kit import shortcuts, theme
 from ui.kit.basics import Button, CopyButton, Dot, ElidedLabel, IconButton, Surface, add_all, column, line

@@ -27,7 +27,7 @@ from engine.actions.saes.reading import (
 from engine.counting import so_many
 from engine.documents.members import MAX_MEMBERS
 from engine.errors import InvalidParameter
-from engine.generation.reading import ReadingFigures
+from engine.generation.prefill_job import ReadingFigures
 from engine.models.registry import LoadedModel
 from engine.steering.push import length_of
 

@@ -20,8 +20,8 @@ from engine.actions.saes.verify import find_files
 from engine.actions.saes.weights import attach_dtype, load_weights, require_memory
 from engine.counting import so_many
 from engine.errors import ContextLengthExceeded, InvalidParameter, SaeNotAttached
+from engine.generation.prefill_job import Reading, ReadingFigures
 from engine.generation.prompts import check_readable, prepare_chat, prepare_text
-from engine.generation.reading import Reading, ReadingFigures
 from engine.generation.request import ChatInput, TextInput
 from engine.models.backends.lengths import TextTooLong
 from engine.models.registry import LoadedModel

@@ -34,9 +34,9 @@ from engine.library.records import CircuitRecord, NewProfile, ProfileKind, Profi
 from engine.steering.dial import cluster_setting
 from engine.steering.errors import SteeringInvalid
 from engine.steering.live import LiveState
-from engine.steering.moves import find_attachment, place_of
 from engine.steering.stored import read_stored
 from engine.steering.targets import listed
+from engine.steering.transitions import find_attachment, place_of
 
 _EDITABLE = ("name", "description", "steering", "model_id", "sae_id", "layer")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from engine.actions.saes.context import Rooms
 from engine.actions.saes.reading import ReadPlace, SaeReading
-from engine.generation.reading import ReadingFigures
+from engine.generation.prefill_job import ReadingFigures
 from engine.models.registry import LoadedModel
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from engine.actions.sweeping import export as sweeping
 from engine.actions.sweeping.settings import BaseKind, CellResult, SweepBase, SweepOutcome, SweepSettings
 from engine.errors import InvalidParameter
 from engine.events import EventBus, ExperimentsChanged
-from engine.generation.reading import ReadingFigures
+from engine.generation.prefill_job import ReadingFigures
 from engine.library.database import Library
 from engine.library.records import FeatureLabel, NewExperiment, RecordKind
 

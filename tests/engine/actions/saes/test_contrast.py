@@ -12,7 +12,7 @@ import torch
 from engine.actions.saes.contrast import Contrast, ContrastFeature, cluster_document
 from engine.engine import Engine
 from engine.errors import InvalidParameter, SaeNotAttached
-from engine.generation.reading import ReadingFigures
+from engine.generation.prefill_job import ReadingFigures
 from engine.library.records import FeatureLabel
 from tests.made_saes import write_sae
 

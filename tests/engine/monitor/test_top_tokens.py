@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from engine.events import EventBus
-from engine.monitor import peaks
+from engine.monitor import top_tokens as peaks
 from engine.monitor.live import LiveMonitor
-from engine.monitor.peaks import Peak, PeakMemory
 from engine.monitor.records import ActivationRecord, MonitoringCost
+from engine.monitor.top_tokens import Peak, PeakMemory
 from tests.engine.monitor.made import attached, plain_sae, residual, row, show
 
 NOON = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
