@@ -21,8 +21,8 @@ from server.body import LingeringBody, ServerRequest
 from server.config import ServerSettings
 from server.context import ServerContext
 from server.errors import GENERIC_MESSAGE, MethodNotAllowed, PayloadTooLarge, answer_for
-from server.exchanges import Exchanges, current_exchange
 from server.guards import Guards
+from server.in_flight import Exchanges, current_exchange
 from server.management import routes as management_routes
 from server.openai import routes as openai_routes
 from server.openai.running import GenerationInterrupted

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from engine.engine import Engine
 from server.config import ServerSettings
-from server.exchanges import Exchanges, current_exchange
+from server.in_flight import Exchanges, current_exchange
 from server.metrics import Metrics
 
 T = TypeVar("T")

@@ -30,7 +30,7 @@ from engine.generation.observers import Work
 from engine.generation.request import Usage
 from engine.models.hardware.gpus import MB, read_gpus
 from engine.models.hub.breaker import BreakerState
-from server.exchanges import Exchange
+from server.in_flight import Exchange
 
 UNMATCHED = "unmatched"
 """The route of requests that no route takes."""

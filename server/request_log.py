@@ -1,7 +1,7 @@
 """The requests of late, for a person who wants to see who asks and what was done: kept in memory, a bounded number.
 
 No text of a prompt or an answer and no value of a field is kept, only where fields stand and what was measured.
-``server/exchanges.py`` begins and ends each entry; routes add what they learn to its :class:`RequestNotes`.
+``server/in_flight.py`` begins and ends each entry; routes add what they learn to its :class:`RequestNotes`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The server's own thread: a loop, a socket and Hypercorn, started and stopped from anywhere.
 
 Nothing here touches signals, which only the main thread may have. Stopping ends the requests under way first (see
-``server/exchanges.py``), then Hypercorn, then the loop.
+``server/in_flight.py``), then Hypercorn, then the loop.
 """
 
 from __future__ import annotations

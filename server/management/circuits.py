@@ -12,7 +12,7 @@ from engine.actions.steering.circuits import MAX_PAGE
 from engine.documents.evidence import TOP_RUNG
 from server.context import ServerContext
 from server.management import answers
-from server.management.alike import AlikeRoutes
+from server.management.crud_routes import AlikeRoutes
 from server.management.envelope import success
 from server.management.validation import (
     MAX_INDEX,

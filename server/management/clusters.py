@@ -8,7 +8,7 @@ from quart import Quart, Response
 
 from server.context import ServerContext
 from server.management import answers
-from server.management.alike import AlikeRoutes
+from server.management.crud_routes import AlikeRoutes
 from server.management.envelope import success
 from server.management.validation import (
     Body,

@@ -23,7 +23,7 @@ from engine.events import Event
 from server import sse
 from server.context import ServerContext
 from server.errors import ServerStopping, TooManyEventSockets
-from server.exchanges import current_exchange
+from server.in_flight import current_exchange
 from server.management.envelope import wire
 from server.management.machine_feed import MachineFeed
 from server.openapi.describe import describe

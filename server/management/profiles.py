@@ -11,7 +11,7 @@ from engine.errors import InvalidParameter
 from engine.library.records import ProfileKind
 from server.context import ServerContext
 from server.management import answers
-from server.management.alike import AlikeRoutes
+from server.management.crud_routes import AlikeRoutes
 from server.management.envelope import success
 from server.management.validation import (
     Body,

@@ -27,6 +27,7 @@ from engine.library.records import FeatureLabel
 from server.context import ServerContext
 from server.management import looking_answers as answers
 from server.management.envelope import success
+from server.management.futures import result_of
 from server.management.validation import (
     Body,
     BodyPlace,
@@ -37,7 +38,6 @@ from server.management.validation import (
     read_query,
     read_upload,
 )
-from server.management.waiting import result_of
 from server.openapi.describe import Upload, describe
 
 MOST_CHOSEN = 1000

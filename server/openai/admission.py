@@ -20,11 +20,11 @@ from engine.generation.request import Usage
 from engine.library.records import ModelRecord
 from engine.models.inspection.names import check_generative
 from server import fields, headers
+from server.auxiliary_tasks import side_call
 from server.context import ServerContext
-from server.exchanges import current_exchange
 from server.fields import Endpoint
+from server.in_flight import current_exchange
 from server.openai.running import GenerationInterrupted
-from server.side_calls import side_call
 
 log = logging.getLogger(__name__)
 

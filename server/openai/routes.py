@@ -10,7 +10,7 @@ from server.headers import BACKEND, IGNORED_FIELDS, LOAD_POLICY, RESPONSE_HEADER
 from server.openai import answers, embeddings
 from server.openai.chat import Chat
 from server.openai.completions import Completions
-from server.openai.flow import answer
+from server.openai.generate import answer
 from server.openai.models import get_model, list_models
 from server.openai.schema import ChatBody, CompletionBody
 from server.openapi.describe import describe

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from server.side_calls import side_call
+from server.auxiliary_tasks import side_call
 
 HISTORY = "\n### Chat History:\n<chat_history>\nUSER: generate a concise title\n</chat_history>"
 

@@ -33,14 +33,14 @@ from server import headers, sse
 from server.body import LARGE_BODY_BYTES, parse_object, read_body, refuse_non_json_numbers
 from server.context import ServerContext
 from server.errors import GENERIC_MESSAGE, stream_error_event
-from server.exchanges import current_exchange
+from server.in_flight import current_exchange
 from server.openai import scoring
 from server.openai.admission import apply_policy, common_headers, on_resident, with_unread_variables
 from server.openai.dialect import Dialect
 from server.openai.formatting import millm_json, new_id, system_fingerprint, usage_json
+from server.openai.preconditions import check_saes
 from server.openai.running import GenerationInterrupted, Running
 from server.openai.schema import Parsed
-from server.openai.steered import check_saes
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from typing import TypeVar
 
 from server.context import ServerContext
-from server.exchanges import current_exchange
+from server.in_flight import current_exchange
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from engine.generation.request import Delta, TextDelta
-from server.openai.post import Post
+from server.openai.mailbox import Post
 
 
 def delta(number: int) -> Delta:
