@@ -16,7 +16,7 @@ import psutil
 
 from app import about, system_libraries
 from app.demo.fetch import wheel_is_here
-from app.demo.index import Standing, content_of, pack_folder
+from app.demo.index import PackStanding, content_of, pack_folder
 from app.demo.pack import SMOLLM2, status
 from app.instance import Holder, current_holder
 from app.options import Options
@@ -177,7 +177,7 @@ def _demo(paths: Paths) -> str:
         came = "; its file came with this program" if wheel_is_here(pack_folder()) else ""
         return f"{SMOLLM2.model_name} is not installed{came}"
     content = content_of(paths.database)
-    if content.standing is not Standing.CURRENT:
+    if content.standing is not PackStanding.CURRENT:
         return f"{SMOLLM2.model_name} is installed, {content.in_words}"
     return f"{SMOLLM2.model_name} is installed, with its SAEs and documents"
 

@@ -31,7 +31,7 @@ class Server(Protocol):
         """Return when it has ended, after ``timeout`` seconds at the latest."""
 
 
-class Engine(Protocol):
+class Stoppable(Protocol):
     """The engine: cancels requests and loads."""
 
     def stop(self, timeout: float = ...) -> bool:
@@ -62,7 +62,7 @@ class Quitter:
     """
 
     server: Server | None = None
-    engine: Engine | None = None
+    engine: Stoppable | None = None
     library: Closable | None = None
     instance: Releasable | None = None
     window: Callable[[], None] | None = None
@@ -104,7 +104,7 @@ class Quitter:
         self.hard_exit(status)
         return status
 
-    def _stop_engine(self, engine: Engine) -> None:
+    def _stop_engine(self, engine: Stoppable) -> None:
         self._clean = engine.stop(ENGINE_SECONDS)
         if not self._clean:
             log.warning("the engine could not be interrupted in time and is left behind")

@@ -18,7 +18,7 @@ from types import FrameType
 from app.network import Network
 from app.options import Options
 from app.quitter import Quitter
-from app.startup import Choice, Program, choose_model, could_not_load, opened, start_engine
+from app.startup import FolderChoice, Program, choose_model, could_not_load, opened, start_engine
 from app.token_store import TokenStore
 from engine.engine import Engine
 from engine.errors import LoadCancelled, MillmError, ModelBusy
@@ -120,7 +120,7 @@ def _serve(program: Program, quitter: Quitter, wishes: Wishes) -> int:
     return 0
 
 
-def _load(engine: Engine, choice: Choice, wishes: Wishes) -> MillmError | None:
+def _load(engine: Engine, choice: FolderChoice, wishes: Wishes) -> MillmError | None:
     """Load and wait, unless a signal comes first; the error of a load that failed."""
     future: Future[LoadedModel] | None = None
     refused: MillmError | None = None

@@ -19,7 +19,7 @@ from app.settings import PREFIX, SECRET, Layers, Settings, allowed, alternatives
 from engine.config import EngineSettings
 from engine.errors import SettingsInvalid
 from server.config import ServerSettings
-from ui.context.services import Applies, Kind, Origin, SettingInfo
+from ui.context.services import Applies, SettingInfo, SettingKind, SettingOrigin
 
 AT_ONCE = frozenset(
     {
@@ -234,22 +234,24 @@ def applies_of(name: str) -> Applies:
     return Applies.SERVER if name in ServerSettings.model_fields else Applies.RESTART
 
 
-def _origin(name: str, layers: Layers) -> tuple[Origin, str]:
+def _origin(name: str, layers: Layers) -> tuple[SettingOrigin, str]:
     for origin, layer in (
-        (Origin.COMMAND_LINE, layers.command_line),
-        (Origin.ENVIRONMENT, layers.environment),
-        (Origin.FILE, layers.file),
+        (SettingOrigin.COMMAND_LINE, layers.command_line),
+        (SettingOrigin.ENVIRONMENT, layers.environment),
+        (SettingOrigin.FILE, layers.file),
     ):
         if name in layer:
             return origin, layer[name][1]
-    return Origin.DEFAULT, "the default"
+    return SettingOrigin.DEFAULT, "the default"
 
 
-def _kind(name: str) -> tuple[Kind, tuple[str, ...]]:
+def _kind(name: str) -> tuple[SettingKind, tuple[str, ...]]:
     field = Settings.model_fields[name]
     kinds = [kind for kind in alternatives(field) if kind is not type(None)]
     if get_origin(kinds[0]) is Literal:
-        return Kind.CHOICE, tuple(str(choice) for choice in get_args(kinds[0]))
+        return SettingKind.CHOICE, tuple(str(choice) for choice in get_args(kinds[0]))
     if is_list(field):
-        return Kind.LIST, ()
-    return {bool: Kind.SWITCH, int: Kind.WHOLE, float: Kind.NUMBER}.get(kinds[0], Kind.TEXT), ()
+        return SettingKind.LIST, ()
+    return {bool: SettingKind.SWITCH, int: SettingKind.WHOLE, float: SettingKind.NUMBER}.get(
+        kinds[0], SettingKind.TEXT
+    ), ()

@@ -22,7 +22,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from app import about, crash, environment, logs
-from app.demo.pack import SMOLLM2, Places
+from app.demo.pack import SMOLLM2, PackPaths
 from app.instance import Instance
 from app.options import Options
 from app.paths import ENVIRONMENT_NAME, Paths, keep_to_oneself
@@ -92,14 +92,14 @@ def start_engine(program: Program, settings: EngineSettings | None = None) -> En
 
 
 @dataclass(frozen=True)
-class Choice:
+class FolderChoice:
     """The model to begin with. ``named``: a person named it, so that nothing may take its place."""
 
     record: ModelRecord
     named: bool
 
 
-def choose_model(program: Program, engine: Engine, *, restore: bool) -> Choice | None:
+def choose_model(program: Program, engine: Engine, *, restore: bool) -> FolderChoice | None:
     """The model to load at the start: ``--model``, else AUTO_LOAD_MODEL, else the one used last, else the demo model.
 
     Args:
@@ -109,15 +109,15 @@ def choose_model(program: Program, engine: Engine, *, restore: bool) -> Choice |
         ModelNotFound, AmbiguousModelName: for a name given by a person; what they asked for is never replaced.
     """
     if program.options.model is not None:
-        return Choice(_named(engine, program.options.model, "--model"), named=True)
+        return FolderChoice(_named(engine, program.options.model, "--model"), named=True)
     if program.settings.AUTO_LOAD_MODEL:
-        return Choice(_named(engine, program.settings.AUTO_LOAD_MODEL, "AUTO_LOAD_MODEL"), named=True)
+        return FolderChoice(_named(engine, program.settings.AUTO_LOAD_MODEL, "AUTO_LOAD_MODEL"), named=True)
     if restore and (last := program.library.models.last_used()) is not None:
-        return Choice(last, named=False)
+        return FolderChoice(last, named=False)
     demo = program.library.models.by_name(SMOLLM2.model_name)
-    places = Places.of(program.paths, SMOLLM2)
+    places = PackPaths.of(program.paths, SMOLLM2)
     if demo is not None and demo.source is ModelSource.DEMO and places.whole(places.checkpoint):
-        return Choice(demo, named=False)
+        return FolderChoice(demo, named=False)
     return None
 
 

@@ -9,7 +9,7 @@ from app.environment import prepare
 
 prepare()  # OpenMP settings, before torch is imported
 
-from app.demo.pack import SMOLLM2, Places  # noqa: E402
+from app.demo.pack import SMOLLM2, PackPaths  # noqa: E402
 from app.paths import Paths  # noqa: E402
 from bench.harness import OUT, Row, Table, machine, report, write_between  # noqa: E402
 from bench.rows import gguf, lanes, prefix, reading, serving, window  # noqa: E402
@@ -61,13 +61,13 @@ def main() -> None:
     parser.add_argument(
         "--model",
         type=Path,
-        default=Places.of(Paths.find(), SMOLLM2).checkpoint,
+        default=PackPaths.of(Paths.find(), SMOLLM2).checkpoint,
         help="checkpoint folder to measure on (default: the demo model of the data directory)",
     )
     parser.add_argument(
         "--gguf",
         type=Path,
-        default=Places.of(Paths.find(), SMOLLM2).gguf_file,
+        default=PackPaths.of(Paths.find(), SMOLLM2).gguf_file,
         help="GGUF file to measure on (default: the demo's)",
     )
     parser.add_argument("--rounds", type=int, default=5)

@@ -16,7 +16,7 @@ prepare()
 import httpx  # noqa: E402
 import psutil  # noqa: E402
 
-from app.demo.pack import SMOLLM2, Places  # noqa: E402
+from app.demo.pack import SMOLLM2, PackPaths  # noqa: E402
 from app.paths import Paths  # noqa: E402
 from bench.world import SAE_IDS, World, open_world  # noqa: E402
 
@@ -55,7 +55,7 @@ def bodies(world: World, count: int) -> list[tuple[str, dict[str, Any]]]:
 def main() -> None:
     """Print the weight as it goes."""
     parser = argparse.ArgumentParser(prog="python -m bench.soak", description="Look for growth over many requests.")
-    parser.add_argument("--model", type=Path, default=Places.of(Paths.find(), SMOLLM2).checkpoint)
+    parser.add_argument("--model", type=Path, default=PackPaths.of(Paths.find(), SMOLLM2).checkpoint)
     parser.add_argument("--requests", type=int, default=1000)
     parser.add_argument("--clients", type=int, default=6)
     given = parser.parse_args()

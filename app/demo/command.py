@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 
-from app.demo.index import Standing, content_of
+from app.demo.index import PackStanding, content_of
 from app.demo.pack import SMOLLM2, status
 from app.instance import current_holder, in_use
 from app.options import Options
@@ -79,7 +79,7 @@ def _status(options: Options) -> int:
     paths = Paths.find(options.data_dir)
     found = status(paths)
     content = content_of(paths.database)
-    if found.installed and content.standing is not Standing.CURRENT:
+    if found.installed and content.standing is not PackStanding.CURRENT:
         print(f"{SMOLLM2.model_name} is in {paths.data_dir}, {content.in_words}.", flush=True)
         return 1
     if found.installed:

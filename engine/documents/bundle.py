@@ -12,7 +12,7 @@ from engine.documents.errors import DocumentRefused
 from engine.documents.fields import Anything, Open
 from engine.documents.loading import DocumentKind, require_kind
 from engine.documents.members import SchemaVersion
-from engine.documents.problems import Problem, json_pointer, refusal, validation_problems
+from engine.documents.problems import DocumentProblem, json_pointer, refusal, validation_problems
 
 MAX_DEFINITIONS = 50
 
@@ -47,7 +47,7 @@ def _read_item(position: int, raw: Any) -> BundleItem:
     shown = name if isinstance(name, str) and name else f"definition {position + 1}"
     try:
         if not isinstance(raw, dict):
-            raise refusal("cluster document", [Problem(json_pointer(place), "must be an object")])
+            raise refusal("cluster document", [DocumentProblem(json_pointer(place), "must be an object")])
         if "kind" in raw:
             require_kind(raw, DocumentKind.CLUSTER, pointer=json_pointer([*place, "kind"]))
         return BundleItem(shown, read_cluster(raw, prefix=place))

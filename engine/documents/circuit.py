@@ -22,7 +22,7 @@ from engine.documents.members import (
     SchemaVersion,
     range_notes,
 )
-from engine.documents.problems import Problem, json_pointer, refusal, validation_problems
+from engine.documents.problems import DocumentProblem, json_pointer, refusal, validation_problems
 from engine.documents.ranges import Range
 from engine.library.names import CIRCUIT_NAME_LIMIT
 
@@ -174,7 +174,7 @@ class CircuitDocument:
 
     raw: dict[str, Any]
     definition: CircuitDefinition
-    notes: tuple[Problem, ...] = ()
+    notes: tuple[DocumentProblem, ...] = ()
 
     @property
     def rung(self) -> int:
@@ -222,7 +222,7 @@ def read_circuit(raw: dict[str, Any]) -> CircuitDocument:
     problems = [*_sae_problems(definition), *_member_problems(definition), *_edge_problems(definition)]
     if definition.budget and definition.budget.layers:
         problems += [
-            Problem(json_pointer(["budget", "layers", key]), "must be named by a layer number")
+            DocumentProblem(json_pointer(["budget", "layers", key]), "must be named by a layer number")
             for key in definition.budget.layers
             if not (key.isascii() and key.isdigit())
         ]
@@ -231,45 +231,45 @@ def read_circuit(raw: dict[str, Any]) -> CircuitDocument:
     return CircuitDocument(raw, definition, tuple(_notes(definition)))
 
 
-def _sae_problems(definition: CircuitDefinition) -> Iterator[Problem]:
+def _sae_problems(definition: CircuitDefinition) -> Iterator[DocumentProblem]:
     seen: set[int] = set()
     for position, sae in enumerate(definition.saes):
         if sae.layer is None:
-            yield Problem(json_pointer(["saes", position, "layer"]), "is required")
+            yield DocumentProblem(json_pointer(["saes", position, "layer"]), "is required")
         elif sae.layer in seen:
-            yield Problem(json_pointer(["saes", position, "layer"]), f"names layer {sae.layer} a second time")
+            yield DocumentProblem(json_pointer(["saes", position, "layer"]), f"names layer {sae.layer} a second time")
         else:
             seen.add(sae.layer)
 
 
-def _member_problems(definition: CircuitDefinition) -> Iterator[Problem]:
+def _member_problems(definition: CircuitDefinition) -> Iterator[DocumentProblem]:
     by_layer: dict[int, set[int]] = {}
     for position, member in enumerate(definition.members):
         if member.member_kind == "feature_ref" and not member.features:
-            yield Problem(json_pointer(["members", position, "feature"]), "is required for a feature_ref")
+            yield DocumentProblem(json_pointer(["members", position, "feature"]), "is required for a feature_ref")
         if member.layer not in by_layer and len(by_layer) == MAX_LAYERS:
             message = f"adds layer {member.layer}; members may be on at most {MAX_LAYERS} layers"
-            yield Problem(json_pointer(["members", position, "layer"]), message)
+            yield DocumentProblem(json_pointer(["members", position, "layer"]), message)
             continue
         features = by_layer.setdefault(member.layer, set())
         before = len(features)
         features.update(each.feature_idx for each in member.features)
         if before <= MAX_MEMBERS < len(features):
             message = f"brings layer {member.layer} to {len(features)} features; at most {MAX_MEMBERS} are allowed"
-            yield Problem(json_pointer(["members", position]), message)
+            yield DocumentProblem(json_pointer(["members", position]), message)
 
 
-def _edge_problems(definition: CircuitDefinition) -> Iterator[Problem]:
+def _edge_problems(definition: CircuitDefinition) -> Iterator[DocumentProblem]:
     present = {sae.layer for sae in definition.saes} | {member.layer for member in definition.members}
     for position, edge in enumerate(definition.edges):
         for end, node in (("up", edge.up), ("down", edge.down)):
             if node.layer not in present:
                 message = f"names layer {node.layer}, which has no SAE and no member in this circuit"
-                yield Problem(json_pointer(["edges", position, end, "layer"]), message)
+                yield DocumentProblem(json_pointer(["edges", position, end, "layer"]), message)
 
 
-def _notes(definition: CircuitDefinition) -> Iterator[Problem]:
+def _notes(definition: CircuitDefinition) -> Iterator[DocumentProblem]:
     yield from range_notes(definition.budget, ["budget"])
     for position, edge in enumerate(definition.edges):
         if parse_rung(edge.rung) is None:
-            yield Problem(json_pointer(["edges", position, "rung"]), "is not an evidence rung and counts as 0")
+            yield DocumentProblem(json_pointer(["edges", position, "rung"]), "is not an evidence rung and counts as 0")

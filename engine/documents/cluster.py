@@ -21,7 +21,7 @@ from engine.documents.members import (
     SchemaVersion,
     range_notes,
 )
-from engine.documents.problems import Problem, json_pointer, refusal, validation_problems
+from engine.documents.problems import DocumentProblem, json_pointer, refusal, validation_problems
 from engine.documents.ranges import Range
 from engine.library.names import CLUSTER_NAME_LIMIT
 
@@ -51,7 +51,7 @@ class ClusterDocument:
 
     raw: dict[str, Any]
     definition: ClusterDefinition
-    notes: tuple[Problem, ...] = ()
+    notes: tuple[DocumentProblem, ...] = ()
 
     @property
     def reference(self) -> SaeReference:
@@ -89,7 +89,7 @@ def read_cluster(raw: dict[str, Any], *, prefix: Sequence[str | int] = ()) -> Cl
     for position, member in enumerate(definition.members):
         if member.feature_idx in seen:
             pointer = json_pointer([*prefix, "members", position, "feature_idx"])
-            problems.append(Problem(pointer, f"names feature {member.feature_idx} a second time"))
+            problems.append(DocumentProblem(pointer, f"names feature {member.feature_idx} a second time"))
         seen.add(member.feature_idx)
     if problems:
         raise refusal("cluster document", problems)

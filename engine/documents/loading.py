@@ -16,7 +16,7 @@ from enum import StrEnum
 from typing import Any
 
 from engine.documents.errors import DocumentTooLarge, UnknownKind
-from engine.documents.problems import MAX_LISTED, Problem, json_pointer, refusal
+from engine.documents.problems import MAX_LISTED, DocumentProblem, json_pointer, refusal
 
 MAX_DOCUMENT_BYTES = 1_048_576
 MAX_NESTING = 32
@@ -75,21 +75,21 @@ def decode(raw: bytes) -> dict[str, Any]:
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise refusal(_WHAT, [Problem("", f"is not UTF-8 text (byte {error.start})")]) from None
+        raise refusal(_WHAT, [DocumentProblem("", f"is not UTF-8 text (byte {error.start})")]) from None
     try:
         value = json.loads(
             text, object_pairs_hook=_object, parse_constant=_Unreadable, parse_int=_whole_number, parse_float=float
         )
     except json.JSONDecodeError as error:
         place = f"line {error.lineno}, column {error.colno}"
-        raise refusal(_WHAT, [Problem("", f"is not JSON: {error.msg} at {place}")]) from None
+        raise refusal(_WHAT, [DocumentProblem("", f"is not JSON: {error.msg} at {place}")]) from None
     return check_value(value)
 
 
 def check_value(value: object) -> dict[str, Any]:
     """``value``, already decoded by someone else, held to the same limits as :func:`decode`; returned unchanged."""
     if not isinstance(value, dict):
-        raise refusal(_WHAT, [Problem("", "must be a JSON object")])
+        raise refusal(_WHAT, [DocumentProblem("", "must be a JSON object")])
     problems = []
     for problem in _problems(value):
         problems.append(problem)
@@ -155,7 +155,9 @@ def _depth_of_text(raw: bytes) -> int:
 
 
 def _too_deep(pointer: str, depth: int) -> Exception:
-    return refusal(_WHAT, [Problem(pointer, f"is nested {depth:,} levels deep; at most {MAX_NESTING} are read")])
+    return refusal(
+        _WHAT, [DocumentProblem(pointer, f"is nested {depth:,} levels deep; at most {MAX_NESTING} are read")]
+    )
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -167,7 +169,7 @@ def _whole_number(text: str) -> int | _Unreadable:
     return int(text) if len(text) <= _MAX_DIGITS else _Unreadable(text)
 
 
-def _problems(root: dict[str, Any]) -> Iterator[Problem]:
+def _problems(root: dict[str, Any]) -> Iterator[DocumentProblem]:
     """Walks the whole value without recursion, in document order, and yields what JSON with doubles cannot hold."""
     waiting: list[tuple[Any, _Path, int]] = [(root, None, 1)]
     while waiting:
@@ -177,14 +179,14 @@ def _problems(root: dict[str, Any]) -> Iterator[Problem]:
         children: list[tuple[Any, _Path, int]] = []
         if isinstance(value, _Repeated):
             for name in value.repeated:
-                yield Problem(_spelt((path, name)), "is named twice in one object")
+                yield DocumentProblem(_spelt((path, name)), "is named twice in one object")
         for key, child in value.items() if isinstance(value, dict) else enumerate(value):
             if isinstance(value, dict) and not (isinstance(key, str) and _is_unicode(key)):
-                yield Problem(_spelt(path), "has a key that is not Unicode text")
+                yield DocumentProblem(_spelt(path), "has a key that is not Unicode text")
             elif isinstance(child, dict | list):
                 children.append((child, (path, key), depth + 1))
             elif complaint := _complaint(child):
-                yield Problem(_spelt((path, key)), complaint)
+                yield DocumentProblem(_spelt((path, key)), complaint)
         waiting.extend(reversed(children))
 
 

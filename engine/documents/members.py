@@ -21,7 +21,7 @@ from engine.documents.fields import (
     Strength,
     WebAddress,
 )
-from engine.documents.problems import Problem, json_pointer
+from engine.documents.problems import DocumentProblem, json_pointer
 from engine.documents.ranges import GREATEST_INTENSITY, LEAST_INTENSITY, Range, parse_intensity_range
 
 MAX_MEMBERS = 20
@@ -141,7 +141,7 @@ class Provenance(Open):
 SchemaVersion = Literal["1"]
 
 
-def range_notes(budget: LayerBudget | CircuitBudget | None, prefix: Sequence[str | int]) -> list[Problem]:
+def range_notes(budget: LayerBudget | CircuitBudget | None, prefix: Sequence[str | int]) -> list[DocumentProblem]:
     """A note where a declared intensity range cannot be used, so that the configured one holds."""
     if budget is None or budget.intensity_range is None:
         return []
@@ -152,4 +152,4 @@ def range_notes(budget: LayerBudget | CircuitBudget | None, prefix: Sequence[str
         message = f"lies outside {LEAST_INTENSITY:g} to {GREATEST_INTENSITY:g} and is ignored"
     else:
         return []
-    return [Problem(json_pointer([*prefix, "intensity_range"]), message)]
+    return [DocumentProblem(json_pointer([*prefix, "intensity_range"]), message)]

@@ -31,7 +31,7 @@ _WORDING: Mapping[str, str] = {
 
 
 @dataclass(frozen=True)
-class Problem:
+class DocumentProblem:
     """One finding. ``pointer`` is a JSON pointer; empty means the whole document."""
 
     pointer: str
@@ -52,7 +52,11 @@ def json_pointer(parts: Sequence[str | int]) -> str:
 
 
 def refusal(
-    what: str, problems: Sequence[Problem], *, details: Mapping[str, Any] | None = None, remedy: str | None = None
+    what: str,
+    problems: Sequence[DocumentProblem],
+    *,
+    details: Mapping[str, Any] | None = None,
+    remedy: str | None = None,
 ) -> DocumentInvalid:
     """The error for ``problems`` (one or more) of a document called ``what``, such as "cluster document"."""
     further = len(problems) - 1
@@ -64,7 +68,7 @@ def refusal(
     )
 
 
-def validation_problems(error: ValidationError, prefix: Sequence[str | int] = ()) -> list[Problem]:
+def validation_problems(error: ValidationError, prefix: Sequence[str | int] = ()) -> list[DocumentProblem]:
     """The findings of ``error``, each under ``prefix``."""
     found = []
     for item in error.errors(include_url=False, include_input=False):
@@ -72,5 +76,5 @@ def validation_problems(error: ValidationError, prefix: Sequence[str | int] = ()
         message = wording.format(**item.get("ctx", {})) if wording else item["msg"]
         # pydantic marks a bad dictionary key with a last part of its own.
         parts = [part for part in item["loc"] if part != "[key]"]
-        found.append(Problem(json_pointer([*prefix, *parts]), message))
+        found.append(DocumentProblem(json_pointer([*prefix, *parts]), message))
     return found

@@ -20,7 +20,7 @@ from engine.documents.binding import SaeReference
 from engine.documents.errors import IsClusterDocument, UnknownKind
 from engine.documents.fields import MAX_INDEX, Anything, Index, Open, as_number, as_whole
 from engine.documents.loading import DocumentKind, kind_of
-from engine.documents.problems import Problem, json_pointer, refusal, validation_problems
+from engine.documents.problems import DocumentProblem, json_pointer, refusal, validation_problems
 from engine.library.names import PROFILE_NAME_LIMIT
 
 VERSION = "1.0"
@@ -98,11 +98,11 @@ def read_profile(raw: dict[str, Any]) -> ProfileDocument:
     except ValidationError as error:
         raise refusal("profile document", validation_problems(error)) from None
     if profile.steering is None and profile.features is None:
-        raise refusal("profile document", [Problem("/steering", "is required")])
+        raise refusal("profile document", [DocumentProblem("/steering", "is required")])
     flat = _strengths([((key,), key, value) for key, value in (profile.steering or {}).items()], "steering")
     listed = _strengths(_feature_entries(profile.features or []), "features")
     if profile.steering is not None and profile.features is not None and flat != listed:
-        raise refusal("profile document", [Problem("/features", "says something else than /steering")])
+        raise refusal("profile document", [DocumentProblem("/features", "says something else than /steering")])
     nested_sae = profile.sae or _SaePart()
     return ProfileDocument(
         name=profile.name,
@@ -185,7 +185,7 @@ def _strengths(entries: list[tuple[tuple[str | int, ...], Any, Any]], under: str
         message = "must be a feature index with a finite strength"
         if index is not None and index in found:
             message = f"names feature {index} a second time"
-        problems.append(Problem(json_pointer([under, *place]), message))
+        problems.append(DocumentProblem(json_pointer([under, *place]), message))
     if problems:
         raise refusal("profile document", problems, details={"invalid_keys": invalid_keys})
     return dict(sorted(found.items()))

@@ -14,7 +14,7 @@ from engine.documents.binding import AttachedSae, Binding, Cause, Verdict, bind
 from engine.documents.circuit import CircuitDocument
 from engine.documents.cluster import ClusterDocument
 from engine.documents.members import Member
-from engine.documents.problems import Problem
+from engine.documents.problems import DocumentProblem
 from engine.documents.ranges import STEERING_RANGE, DialBounds, circuit_envelope, cluster_envelope
 
 MAX_NAMED = 20
@@ -104,7 +104,7 @@ def judge_circuit(document: CircuitDocument, attached: Sequence[AttachedSae], bo
     return CircuitVerdict(tuple(verdicts), serveable, tuple(warnings))
 
 
-def _noted(notes: Iterable[Problem]) -> Iterator[str]:
+def _noted(notes: Iterable[DocumentProblem]) -> Iterator[str]:
     for note in notes:
         yield f"{note.sentence()}."
 

@@ -13,11 +13,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from engine.generation.lane import Lane, PromptPast, RunningRequest
+from engine.generation.lane import Lane, PrefilledPrompt, RunningRequest
 from engine.steering.request import FOLLOW_LIVE
 
 if TYPE_CHECKING:
-    from engine.generation.prefill_job import Reading
+    from engine.generation.prefill_job import PrefillJob
     from engine.steering.desk import SteeringDesk
 
 
@@ -26,10 +26,10 @@ class Comparing:
 
     def __init__(self, desk: SteeringDesk) -> None:
         self._desk = desk
-        self._held: dict[Lane, PromptPast] = {}
+        self._held: dict[Lane, PrefilledPrompt] = {}
 
     def sides_of(
-        self, running: RunningRequest, others: Iterable[RunningRequest | Reading[Any]]
+        self, running: RunningRequest, others: Iterable[RunningRequest | PrefillJob[Any]]
     ) -> list[RunningRequest]:
         """Those of ``others`` that would have the same row as ``running``, if both began now."""
         if running.prepared.solo or running.prepared.request.noise_seed is None:
@@ -63,7 +63,7 @@ class Comparing:
         """Whether others choose from its logits."""
         return any(each.follows is lane for each in lanes)
 
-    def hold(self, lane: Lane, past: PromptPast) -> None:
+    def hold(self, lane: Lane, past: PrefilledPrompt) -> None:
         """The prompt of ``lane`` is read; it begins to write when those it is compared with can."""
         self._held[lane] = past
 
@@ -71,9 +71,9 @@ class Comparing:
         """``lane`` has ended, wherever it was."""
         self._held.pop(lane, None)
 
-    def ready(self, lanes: Sequence[Lane]) -> list[tuple[Lane, PromptPast]]:
+    def ready(self, lanes: Sequence[Lane]) -> list[tuple[Lane, PrefilledPrompt]]:
         """Held lanes that can begin now, those that go ahead first."""
-        found: list[tuple[Lane, PromptPast]] = []
+        found: list[tuple[Lane, PrefilledPrompt]] = []
         for lane in sorted(self._held, key=lambda each: each.follows is not None):
             ahead = lane.follows or lane
             group = [each for each in lanes if each is ahead or each.follows is ahead]

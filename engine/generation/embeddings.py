@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from engine.counting import so_many
 from engine.errors import ContextLengthExceeded, InvalidParameter
 from engine.generation.errors import EmbeddingVectorInvalid
-from engine.generation.prefill_job import Reading, ReadingFigures
+from engine.generation.prefill_job import PrefillJob, ReadingFigures
 from engine.generation.prompts import check_readable
 from engine.generation.request import Usage
 from engine.models.backends.lengths import TextTooLong
@@ -103,7 +103,7 @@ class Embedded:
     figures: ReadingFigures
 
 
-class Embedding(Reading[Embedded]):
+class Embedding(PrefillJob[Embedded]):
     """One embeddings request on its way through the engine."""
 
     def __init__(self, prepared: PreparedEmbeddings) -> None:

@@ -18,7 +18,7 @@ from engine.steering.plan import SteeringPlan
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from engine.models.backends.residual import PassWork
+    from engine.models.backends.residual import Intervention
 
 
 class PassComposer:
@@ -31,7 +31,7 @@ class PassComposer:
         self._stacked_for: tuple[SteeringPlan, ...] = ()
         self._stacked: Mapping[int, Tensor] = {}
 
-    def one_row(self, lane: Lane, token_ids: Sequence[int]) -> PassWork | None:
+    def one_row(self, lane: Lane, token_ids: Sequence[int]) -> Intervention | None:
         """The work of a pass that feeds ``token_ids`` to one lane's own store: a prefill chunk or a solo token."""
         plan = lane.use_plan(self._desk.live_plan)
         observers: Observers = NO_OBSERVERS
@@ -42,27 +42,27 @@ class PassComposer:
                 observers = _merged(observers, lane.capture.observers(row))
         if plan.is_empty and not observers:
             return None
-        from engine.models.backends.residual import PassWork
+        from engine.models.backends.residual import Intervention
 
         deltas = {layer: delta[None] for layer, delta in plan.deltas.items()}
         exempt = 1 if lane.position == 0 and not self._steer_first else 0
-        return PassWork(deltas, exempt, observers)
+        return Intervention(deltas, exempt, observers)
 
     def is_watched(self, lane: Lane) -> bool:
         """Whether anybody reads its activations along."""
         return self._monitor.watching or lane.capture is not None
 
-    def prompts(self, lanes: Sequence[Lane]) -> PassWork | None:
+    def prompts(self, lanes: Sequence[Lane]) -> Intervention | None:
         """The work of a pass that reads whole prompts of several lanes from their first positions; nobody watches."""
         live = self._desk.live_plan
         plans = tuple(lane.use_plan(live) for lane in lanes)
         if all(plan.is_empty for plan in plans):
             return None
-        from engine.models.backends.residual import PassWork
+        from engine.models.backends.residual import Intervention
 
-        return PassWork(_stacked(plans), 0 if self._steer_first else 1)
+        return Intervention(_stacked(plans), 0 if self._steer_first else 1)
 
-    def batch(self, lanes: Sequence[Lane]) -> PassWork | None:
+    def batch(self, lanes: Sequence[Lane]) -> Intervention | None:
         """The work of a decode pass over ``lanes``, row by row. Every row is past its first position."""
         live = self._desk.live_plan
         plans = tuple(lane.use_plan(live) for lane in lanes)
@@ -71,9 +71,9 @@ class PassComposer:
             observers = self._monitor.observers([self._row(lane, (lane.next_token,)) for lane in lanes])
         if not observers and all(plan.is_empty for plan in plans):
             return None
-        from engine.models.backends.residual import PassWork
+        from engine.models.backends.residual import Intervention
 
-        return PassWork(self._stack(plans), 0, observers)
+        return Intervention(self._stack(plans), 0, observers)
 
     def forget(self) -> None:
         """Let go of stacked vectors; used when the rows are gone."""

@@ -102,7 +102,7 @@ class PreparedRequest:
 
 
 @dataclass
-class PromptPast:
+class PrefilledPrompt:
     """A prompt read once and shared by its choices: the store after the last prompt token and the logits there.
 
     ``read_under`` is the digest of the plan all of it was read under; None where the plan changed midway, and ``path``
@@ -168,7 +168,7 @@ class RunningRequest:
     completion_tokens: int = 0
     lanes: int = 0
     todo: deque[tuple[int, int]] = field(default_factory=deque)
-    pasts: dict[int, PromptPast] = field(default_factory=dict)
+    pasts: dict[int, PrefilledPrompt] = field(default_factory=dict)
     reading: set[int] = field(default_factory=set)
     last_plan: SteeringPlan = EMPTY_PLAN
     changed: bool = False

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from engine.config import EngineSettings
 from engine.generation.interventions import PassComposer
-from engine.generation.lane import Lane, PromptPast
+from engine.generation.lane import Lane, PrefilledPrompt
 from engine.generation.prefix_reuse import PastReuse
 from engine.steering.plan import SteeringPlan
 
@@ -31,7 +31,7 @@ class ReadPrompt:
     """What a step has made of a lane: its prompt's past, or the error that ended it."""
 
     lane: Lane
-    past: PromptPast | None
+    past: PrefilledPrompt | None
     error: Exception | None = None
 
 
@@ -154,7 +154,7 @@ class Prefill:
         assert lane.store is not None
         siblings = lane.running.choices_left(lane.prompt) if backend.capabilities.batching else 0
         self._reuse.keep_prompt(lane, backend, lane.store)
-        past = PromptPast(lane.store, logits, 1 + siblings, lane.read_under, lane.path)
+        past = PrefilledPrompt(lane.store, logits, 1 + siblings, lane.read_under, lane.path)
         lane.store = None
         lane.running.reading.discard(lane.prompt)
         if siblings:

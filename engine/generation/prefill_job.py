@@ -39,7 +39,7 @@ class ReadingFigures:
     seconds_total: float
 
 
-class Reading(ABC, Generic[T]):
+class PrefillJob(ABC, Generic[T]):
     """One submitted reading. Engine thread only after submission; its future is the owner's side.
 
     Cancelling the future ends it before its next chunk, wherever it is.

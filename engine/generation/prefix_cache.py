@@ -36,7 +36,7 @@ class Prefix:
 
 
 @dataclass(frozen=True)
-class Match:
+class PrefixMatch:
     """What a prompt shares with an entry: its first ``length`` tokens."""
 
     prefix: Prefix
@@ -69,7 +69,7 @@ class PrefixCache:
         """Bytes of KV held."""
         return self._nbytes
 
-    def longest(self, token_ids: Sequence[int], digest: str) -> Match | None:
+    def longest(self, token_ids: Sequence[int], digest: str) -> PrefixMatch | None:
         """The entry that shares the longest beginning with ``token_ids`` under ``digest``.
 
         At least the last token of a prompt has to be read, since its logits are wanted: the match is one token shorter
@@ -86,7 +86,7 @@ class PrefixCache:
         if best_key is None:
             return None
         self._entries.move_to_end(best_key)
-        return Match(self._entries[best_key], best_length)
+        return PrefixMatch(self._entries[best_key], best_length)
 
     def wants(self, token_ids: Sequence[int], digest: str) -> bool:
         """Whether :meth:`put` of these tokens would add anything: nobody holds them already, and they are enough."""

@@ -26,9 +26,9 @@ from engine.generation.apart import decode_apart
 from engine.generation.comparing import Comparing
 from engine.generation.errors import as_failure
 from engine.generation.interventions import PassComposer
-from engine.generation.lane import Lane, PreparedRequest, PromptPast, RequestHandle, RunningRequest
+from engine.generation.lane import Lane, PrefilledPrompt, PreparedRequest, RequestHandle, RunningRequest
 from engine.generation.prefill import Prefill
-from engine.generation.prefill_job import Reading
+from engine.generation.prefill_job import PrefillJob
 from engine.generation.prefix_reuse import PastReuse
 from engine.generation.queue_stats import QueueStats
 from engine.generation.request import Delta, FinishReason
@@ -53,8 +53,8 @@ class Scheduler:
         self._passes = PassComposer(desk, monitor, steer_first=settings.STEER_FIRST_POSITION)
         self._reuse = PastReuse(settings)
         self._lock = threading.Lock()
-        self._waiting: deque[RunningRequest | Reading[Any]] = deque()
-        self._running: list[RunningRequest | Reading[Any]] = []
+        self._waiting: deque[RunningRequest | PrefillJob[Any]] = deque()
+        self._running: list[RunningRequest | PrefillJob[Any]] = []
         self._next_order = 0
         self._admission = Admission(settings)
         self._idle = threading.Condition(self._lock)
@@ -65,7 +65,7 @@ class Scheduler:
         self._comparing = Comparing(desk)
         self._rows: list[Lane] = []
         self._solo: list[Lane] = []
-        self._readings: deque[Reading[Any]] = deque()
+        self._readings: deque[PrefillJob[Any]] = deque()
         self._backend_listeners: list[Callable[[], None]] = []
 
     # --- any thread -------------------------------------------------------------------------------------------------
@@ -90,7 +90,7 @@ class Scheduler:
         wake()
         return [running.handle for running in queued]
 
-    def submit_reading(self, reading: Reading[Any], wake: Callable[[], None]) -> None:
+    def submit_reading(self, reading: PrefillJob[Any], wake: Callable[[], None]) -> None:
         """Queue a reading; its future tells the rest. Raises as :meth:`submit`."""
         reading.wake_when_cancelled(wake)
         with self._lock:
@@ -232,7 +232,7 @@ class Scheduler:
             with self._lock:
                 if self._in_flight >= self._settings.MAX_LANES:
                     return
-                candidates: list[RunningRequest | Reading[Any]] = [
+                candidates: list[RunningRequest | PrefillJob[Any]] = [
                     r for r in self._running if isinstance(r, RunningRequest) and r.next_choice() is not None
                 ]
                 if self._waiting:
@@ -247,7 +247,7 @@ class Scheduler:
                 if self._waiting and running is self._waiting[0]:
                     self._waiting.popleft()
                     self._running.append(running)
-                if isinstance(running, Reading):
+                if isinstance(running, PrefillJob):
                     running.lanes = 1
                     running.start()
                     self._readings.append(running)
@@ -259,16 +259,16 @@ class Scheduler:
             except Exception as error:
                 self._fail(running, error)
 
-    def _begin_with(self, running: RunningRequest | Reading[Any]) -> list[RunningRequest]:
+    def _begin_with(self, running: RunningRequest | PrefillJob[Any]) -> list[RunningRequest]:
         """Requests next in the queue that are read and written together with ``running``, the first of it; they come
         in when it does, as far as there are so many lanes at all.
         """
-        if isinstance(running, Reading) or not self._waiting or running is not self._waiting[0]:
+        if isinstance(running, PrefillJob) or not self._waiting or running is not self._waiting[0]:
             return []
         others = self._comparing.sides_of(running, list(self._waiting)[1:])
         return others[: self._settings.MAX_LANES - 1]
 
-    def _has_room(self, running: RunningRequest | Reading[Any], others: Sequence[RunningRequest] = ()) -> bool:
+    def _has_room(self, running: RunningRequest | PrefillJob[Any], others: Sequence[RunningRequest] = ()) -> bool:
         """Whether what its next lane may come to hold, and the first lane of each of ``others``, fits beside what
         those under way may.
         """
@@ -278,7 +278,7 @@ class Scheduler:
         for each in self._running:
             if isinstance(each, RunningRequest):
                 held += each.prompts_held()
-        if isinstance(running, Reading):
+        if isinstance(running, PrefillJob):
             more = [running.need]
         else:
             item = running.next_choice()
@@ -322,7 +322,7 @@ class Scheduler:
             else:
                 self._begin_decoding(read.lane, read.past)
 
-    def _begin_decoding(self, lane: Lane, past: PromptPast) -> None:
+    def _begin_decoding(self, lane: Lane, past: PrefilledPrompt) -> None:
         """Choose the lane's first token from the prompt's logits and give it a row or a store of its own."""
         backend = self._require_backend()
         # A lane that shares what a sibling has read has its prompt behind it too.
@@ -450,9 +450,9 @@ class Scheduler:
         if lane.running.finish_choice(lane, reason):
             self._forget(lane.running)
 
-    def _fail(self, running: RunningRequest | Reading[Any], error: Exception) -> None:
+    def _fail(self, running: RunningRequest | PrefillJob[Any], error: Exception) -> None:
         self._give_way(error)
-        doing = "Reading the input" if isinstance(running, Reading) else "Writing the answer"
+        doing = "Reading the input" if isinstance(running, PrefillJob) else "Writing the answer"
         self._end_request(running, as_failure(error, doing))
 
     def _fail_lane(self, lane: Lane, error: Exception) -> None:
@@ -466,9 +466,9 @@ class Scheduler:
             self._reuse.clear()
 
     def _end_request(
-        self, running: RunningRequest | Reading[Any], error: MillmError, prompt: int | None = None
+        self, running: RunningRequest | PrefillJob[Any], error: MillmError, prompt: int | None = None
     ) -> None:
-        if isinstance(running, Reading):
+        if isinstance(running, PrefillJob):
             self._forget(running)
             running.fail(error)
             return
@@ -510,9 +510,9 @@ class Scheduler:
         self._rows[row] = self._rows[-1]
         self._rows.pop()
 
-    def _forget(self, running: RunningRequest | Reading[Any]) -> None:
+    def _forget(self, running: RunningRequest | PrefillJob[Any]) -> None:
         with self._idle:
-            if isinstance(running, Reading) and running in self._readings:
+            if isinstance(running, PrefillJob) and running in self._readings:
                 self._readings.remove(running)
             if running in self._running:
                 self._running.remove(running)

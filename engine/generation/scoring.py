@@ -16,7 +16,7 @@ from uuid import uuid4
 from engine.counting import so_many
 from engine.errors import InvalidParameter, MillmError, NoChatTemplate, NonFiniteLogits
 from engine.generation.errors import InvalidScoringRequest
-from engine.generation.prefill_job import Reading, ReadingFigures, numbered
+from engine.generation.prefill_job import PrefillJob, ReadingFigures, numbered
 from engine.generation.prompts import PreparedPrompt, prepare_chat, prepare_text
 from engine.generation.request import MAX_TOP_LOGPROBS, Alternative, ChatInput, TextInput, Usage
 from engine.monitor.activation_spec import ActivationSpec
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from engine.models.backends.backend import Backend, KVStore, Tokenizer
-    from engine.models.backends.residual import PassWork
+    from engine.models.backends.residual import Intervention
     from engine.models.registry import LoadedModel
 
 MAX_ALLOWED = 1024
@@ -121,7 +121,7 @@ class Scored:
     activations: Mapping[str, Any] | None = None
 
 
-class Scoring(Reading[Scored]):
+class Scoring(PrefillJob[Scored]):
     """One scoring request on its way through the engine."""
 
     def __init__(self, prepared: PreparedScoring) -> None:
@@ -159,11 +159,11 @@ class Scoring(Reading[Scored]):
         ranked = rank(logits, request.allowed_token_ids, request.logprobs or 0, request.temperature)
         self._found.append(_scored(ranked, prompt, backend.tokenizer))
 
-    def _work(self, chunk: tuple[int, ...], text: int, position: int) -> PassWork | None:
+    def _work(self, chunk: tuple[int, ...], text: int, position: int) -> Intervention | None:
         """Who reads along; never a delta."""
         if self._capture is None:
             return None
-        from engine.models.backends.residual import PassWork
+        from engine.models.backends.residual import Intervention
 
         row = RowInfo(
             self._prepared.request.request_id,
@@ -172,7 +172,7 @@ class Scoring(Reading[Scored]):
             prompt_tokens=len(self._prepared.prompts[text].token_ids),
         )
         observers = self._capture.observers([row])
-        return PassWork(observers=observers) if observers else None
+        return Intervention(observers=observers) if observers else None
 
     def _result(self, figures: ReadingFigures) -> Scored:
         read = sum(found.prompt_tokens for found in self._found)

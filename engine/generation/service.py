@@ -25,7 +25,7 @@ from engine.generation.embeddings import (
 from engine.generation.errors import ResponseFormatUnsupported
 from engine.generation.lane import PreparedRequest, RequestHandle
 from engine.generation.observers import RequestObservers, Work
-from engine.generation.prefill_job import Reading, numbered
+from engine.generation.prefill_job import PrefillJob, numbered
 from engine.generation.prompts import (
     GENERIC_TURN_END,
     PreparedPrompt,
@@ -280,7 +280,7 @@ class GenerationService:
         """Queue an embeddings request; as :meth:`score`. The future raises :class:`EmbeddingVectorInvalid` too."""
         return self._read(Embedding(prepared), "embeddings")
 
-    def _read(self, reading: Reading[T], work: Work) -> Future[T]:
+    def _read(self, reading: PrefillJob[T], work: Work) -> Future[T]:
         self._check_resident(reading.loaded)
         self._scheduler.submit_reading(reading, self._thread.wake)
         self.observers.watch_reading(reading.future, work)

@@ -20,7 +20,7 @@ from engine.models.inspection.checkpoint import inspect_checkpoint
 if TYPE_CHECKING:
     from engine.models.backends.backend import Backend
     from engine.models.backends.load_progress import Report
-    from engine.models.hardware.devices import Placement
+    from engine.models.hardware.devices import DevicePlacement
     from engine.models.inspection.checkpoint import CheckpointReport
     from engine.models.inspection.gguf_file import GgufReport
     from engine.models.inspection.quantization import Precision
@@ -104,7 +104,7 @@ class _Checkpoint:
     record: ModelRecord
     found: CheckpointReport
     settings: EngineSettings
-    placement: Placement
+    placement: DevicePlacement
     precision: Precision
 
     @classmethod

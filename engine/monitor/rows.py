@@ -45,7 +45,7 @@ class RowInfo:
         return self.end_position >= self.prompt_tokens
 
 
-class ResidualObserver(Protocol):
+class StreamReader(Protocol):
     """Reads one layer's output in one pass."""
 
     def observe(self, layer: int, before: Tensor, after: Tensor) -> None:
@@ -53,7 +53,7 @@ class ResidualObserver(Protocol):
         ...
 
 
-Observers = Mapping[int, tuple[ResidualObserver, ...]]
+Observers = Mapping[int, tuple[StreamReader, ...]]
 """Layer → who reads its output, for one pass."""
 
 NO_OBSERVERS: Observers = MappingProxyType({})

@@ -17,8 +17,8 @@ from engine.events import EventBus, SteeringUpdated
 from engine.saes.attachment import Attachment
 from engine.steering import transitions as moves
 from engine.steering.live import (
+    AttachmentKey,
     LiveState,
-    Place,
     ServingCircuit,
     ServingProfile,
     circuit_labels,
@@ -26,7 +26,7 @@ from engine.steering.live import (
     profile_label,
     together,
 )
-from engine.steering.plan import EMPTY_PLAN, SteeringPlan, Stream, build_plan
+from engine.steering.plan import EMPTY_PLAN, ResidualSpec, SteeringPlan, build_plan
 from engine.steering.report import describe
 from engine.steering.strengths import SteeredSet
 
@@ -116,7 +116,7 @@ class SteeringDesk:
 
     # --- model and attachments --------------------------------------------------------------------------------------
 
-    def open(self, stream: Stream) -> None:
+    def open(self, stream: ResidualSpec) -> None:
         """A model is resident: plans are made for its residual stream from now on."""
         self._change(lambda state: moves.open_for(state, stream), quiet=True)
 
@@ -141,22 +141,22 @@ class SteeringDesk:
 
     # --- hand-set values --------------------------------------------------------------------------------------------
 
-    def set_values(self, place: Place, values: Mapping[int, float], *, replace_all: bool = False) -> None:
+    def set_values(self, place: AttachmentKey, values: Mapping[int, float], *, replace_all: bool = False) -> None:
         """Merge checked strengths into a place's values (or make them the whole set) and switch it on.
 
         Raises :class:`InvalidFeatureIndex`, and :class:`SteeringInvalid` for NaN or a feature that a circuit steers.
         """
         self._change(lambda state: moves.set_values(state, place, values, replace_all=replace_all))
 
-    def remove_value(self, place: Place, index: int) -> None:
+    def remove_value(self, place: AttachmentKey, index: int) -> None:
         """Take one feature out; the last one leaving also switches the place off."""
         self._change(lambda state: moves.remove_value(state, place, index))
 
-    def clear(self, place: Place) -> None:
+    def clear(self, place: AttachmentKey) -> None:
         """Take all hand-set values out and, where no circuit steers there, switch the place off."""
         self._change(lambda state: moves.clear(state, place))
 
-    def set_enabled(self, place: Place, enabled: bool) -> None:
+    def set_enabled(self, place: AttachmentKey, enabled: bool) -> None:
         """Switch a place on or off, values kept."""
         self._change(lambda state: moves.set_enabled(state, place, enabled))
 

@@ -10,7 +10,7 @@ from typing import Any
 from engine.documents.binding import Binding, Cause
 from engine.documents.circuit import CircuitDocument
 from engine.steering.errors import SaeSetIncomplete
-from engine.steering.live import Place
+from engine.steering.live import AttachmentKey
 
 
 class OffenceReason(StrEnum):
@@ -61,7 +61,7 @@ def flatten(document: CircuitDocument) -> FlatCircuit:
     return FlatCircuit(dict(sorted(strengths.items())), tuple(duplicates))
 
 
-def by_place(flat: FlatCircuit, bindings: Mapping[int, Binding]) -> dict[Place, dict[int, float]]:
+def by_place(flat: FlatCircuit, bindings: Mapping[int, Binding]) -> dict[AttachmentKey, dict[int, float]]:
     """Its strengths by the SAE that serves them; ``bindings`` are by layer.
 
     Raises :class:`SaeSetIncomplete` with every member that cannot be served.

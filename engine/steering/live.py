@@ -14,11 +14,11 @@ from engine.documents.binding import AttachedSae
 from engine.documents.ranges import Range
 from engine.saes.attachment import Attachment
 from engine.steering.dial import CircuitBase, LiveBase, ProfileBase
-from engine.steering.plan import Stream
+from engine.steering.plan import ResidualSpec
 from engine.steering.report import CircuitLabel, ProfileLabel
 from engine.steering.strengths import SteeredSet, applied, combined
 
-Place = tuple[str, int]
+AttachmentKey = tuple[str, int]
 """(sae_id, layer): names an attachment."""
 
 MANUAL = "hand-set values"
@@ -42,7 +42,7 @@ class ServingProfile:
     profile_id: str
     name: str
     is_cluster: bool
-    place: Place | None
+    place: AttachmentKey | None
     authored: Mapping[int, float]
     intensity: float
     declared: Range | None = None
@@ -64,7 +64,7 @@ class ServingCircuit:
 
     circuit_id: str
     name: str
-    authored: Mapping[Place, Mapping[int, float]]
+    authored: Mapping[AttachmentKey, Mapping[int, float]]
     intensity: float
     rung: int | None
     declared: Range | None = None
@@ -83,9 +83,9 @@ class LiveState:
     """Everything that steers requests without steering of their own. Replaced whole, never changed."""
 
     version: int = 0
-    stream: Stream | None = None
+    stream: ResidualSpec | None = None
     attachments: tuple[Attachment, ...] = ()
-    entries: Mapping[Place, Entry] = field(default_factory=lambda: MappingProxyType({}))
+    entries: Mapping[AttachmentKey, Entry] = field(default_factory=lambda: MappingProxyType({}))
     profile: ServingProfile | None = None
     circuits: tuple[ServingCircuit, ...] = ()
 
@@ -97,7 +97,7 @@ class LiveState:
             for each in self.attachments
         )
 
-    def entry(self, place: Place) -> Entry:
+    def entry(self, place: AttachmentKey) -> Entry:
         """The hand-set values at ``place``."""
         return self.entries.get(place, Entry())
 
@@ -106,7 +106,7 @@ def together(
     state: LiveState,
     *,
     circuits: Sequence[tuple[str, tuple[SteeredSet, ...]]] | None = None,
-    manual: Mapping[Place, Mapping[int, float]] | None = None,
+    manual: Mapping[AttachmentKey, Mapping[int, float]] | None = None,
 ) -> tuple[SteeredSet, ...]:
     """What ``state`` adds, one set per SAE that is switched on; ``circuits`` and ``manual`` replace its own.
 
@@ -130,14 +130,14 @@ def together(
     return tuple(sets)
 
 
-def scaled_manual(state: LiveState, intensity: float) -> dict[Place, dict[int, float]]:
+def scaled_manual(state: LiveState, intensity: float) -> dict[AttachmentKey, dict[int, float]]:
     """All hand-set values times ``intensity``, clamped."""
     return {place: dict(applied(entry.values, intensity).strengths) for place, entry in state.entries.items()}
 
 
-def redialled_profile(state: LiveState, intensity: float) -> dict[Place, Mapping[int, float]]:
+def redialled_profile(state: LiveState, intensity: float) -> dict[AttachmentKey, Mapping[int, float]]:
     """The hand-set values, the active profile's place at ``intensity`` from its authored strengths."""
-    values: dict[Place, Mapping[int, float]] = {place: entry.values for place, entry in state.entries.items()}
+    values: dict[AttachmentKey, Mapping[int, float]] = {place: entry.values for place, entry in state.entries.items()}
     if state.profile is not None:
         for each in state.profile.steered(intensity):
             values[_place(each)] = each.values
@@ -211,5 +211,5 @@ def bases(state: LiveState) -> tuple[list[CircuitBase], ProfileBase | None, Live
     return circuits, active, live
 
 
-def _place(each: SteeredSet) -> Place:
+def _place(each: SteeredSet) -> AttachmentKey:
     return each.sae_id, each.layer

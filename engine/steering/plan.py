@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Stream:
+class ResidualSpec:
     """The residual stream plans are made for: the resident model's.
 
     Attributes:
@@ -87,7 +87,7 @@ EMPTY_PLAN = SteeringPlan()
 def build_plan(
     sets: Sequence[SteeredSet],
     attachments: Sequence[Attachment],
-    stream: Stream,
+    stream: ResidualSpec,
     *,
     report: SteeringReport,
     rung: int | None = None,

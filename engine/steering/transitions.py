@@ -12,8 +12,8 @@ from typing import TypeVar
 
 from engine.errors import SaeNotAttached
 from engine.saes.attachment import Attachment
-from engine.steering.live import Entry, LiveState, Place, ServingCircuit, ServingProfile
-from engine.steering.plan import Stream
+from engine.steering.live import AttachmentKey, Entry, LiveState, ServingCircuit, ServingProfile
+from engine.steering.plan import ResidualSpec
 from engine.steering.strengths import clamp
 from engine.steering.targets import pairs, require_indices
 
@@ -38,7 +38,7 @@ def find_attachment(state: LiveState, sae_id: str | None = None, layer: int | No
     )
 
 
-def place_of(attachment: Attachment) -> Place:
+def place_of(attachment: Attachment) -> AttachmentKey:
     """The name of an attachment."""
     return attachment.sae_id, attachment.layer
 
@@ -46,7 +46,7 @@ def place_of(attachment: Attachment) -> Place:
 # --- attachments ------------------------------------------------------------------------------------------------------
 
 
-def open_for(state: LiveState, stream: Stream) -> LiveState:
+def open_for(state: LiveState, stream: ResidualSpec) -> LiveState:
     """Ready for a model that has come. A profile made active before it keeps its label and steers nothing yet."""
     profile = None if state.profile is None else replace(state.profile, place=None)
     return LiveState(version=state.version, stream=stream, profile=profile)
@@ -77,7 +77,7 @@ def detach(state: LiveState, sae_id: str) -> LiveState:
     )
 
 
-def _partly_without(circuit: ServingCircuit, places: set[Place]) -> ServingCircuit:
+def _partly_without(circuit: ServingCircuit, places: set[AttachmentKey]) -> ServingCircuit:
     if not places & circuit.authored.keys():
         return circuit
     return replace(circuit, authored=_without(circuit.authored, places), rung=None)
@@ -86,7 +86,7 @@ def _partly_without(circuit: ServingCircuit, places: set[Place]) -> ServingCircu
 # --- hand-set values --------------------------------------------------------------------------------------------------
 
 
-def set_values(state: LiveState, place: Place, values: Mapping[int, float], *, replace_all: bool) -> LiveState:
+def set_values(state: LiveState, place: AttachmentKey, values: Mapping[int, float], *, replace_all: bool) -> LiveState:
     """With ``values`` merged into a place's (or as its whole set), and the place on."""
     attached = next(each for each in state.attached if (each.sae_id, each.layer) == _require(state, place))
     require_indices(values, attached, what="the change", param="feature_idx")
@@ -95,19 +95,19 @@ def set_values(state: LiveState, place: Place, values: Mapping[int, float], *, r
     return _with_entry(state, place, Entry(frozen({**old, **wanted}), enabled=True))
 
 
-def remove_value(state: LiveState, place: Place, index: int) -> LiveState:
+def remove_value(state: LiveState, place: AttachmentKey, index: int) -> LiveState:
     """Without one feature; the last one leaving switches the place off."""
     entry = state.entry(_require(state, place))
     left = {i: v for i, v in entry.values.items() if i != index}
     return _with_entry(state, place, Entry(frozen(left), entry.enabled and (bool(left) or _served(state, place))))
 
 
-def clear(state: LiveState, place: Place) -> LiveState:
+def clear(state: LiveState, place: AttachmentKey) -> LiveState:
     """Without hand-set values at a place, which is then off where no circuit steers."""
     return _cleared(state, _require(state, place))
 
 
-def set_enabled(state: LiveState, place: Place, enabled: bool) -> LiveState:
+def set_enabled(state: LiveState, place: AttachmentKey, enabled: bool) -> LiveState:
     """With a place switched on or off, values kept."""
     return _with_entry(state, place, replace(state.entry(_require(state, place)), enabled=enabled))
 
@@ -180,16 +180,16 @@ def frozen(values: Mapping[K, V]) -> Mapping[K, V]:
     return MappingProxyType(dict(values))
 
 
-def _require(state: LiveState, place: Place) -> Place:
+def _require(state: LiveState, place: AttachmentKey) -> AttachmentKey:
     return place_of(find_attachment(state, *place))
 
 
-def _without(values: Mapping[Place, V], places: Iterable[Place]) -> Mapping[Place, V]:
+def _without(values: Mapping[AttachmentKey, V], places: Iterable[AttachmentKey]) -> Mapping[AttachmentKey, V]:
     gone = set(places)
     return frozen({place: value for place, value in values.items() if place not in gone})
 
 
-def _with_entry(state: LiveState, place: Place, entry: Entry) -> LiveState:
+def _with_entry(state: LiveState, place: AttachmentKey, entry: Entry) -> LiveState:
     if entry == state.entry(place):
         return state
     others = _without(state.entries, [place])
@@ -197,16 +197,16 @@ def _with_entry(state: LiveState, place: Place, entry: Entry) -> LiveState:
     return replace(state, entries=others if entry == Entry() else frozen({**others, place: entry}))
 
 
-def _served(state: LiveState, place: Place) -> bool:
+def _served(state: LiveState, place: AttachmentKey) -> bool:
     """Whether a circuit adds anything at ``place``."""
     return any((each.sae_id, each.layer) == place for one in state.circuits for each in one.steered())
 
 
-def _cleared(state: LiveState, place: Place) -> LiveState:
+def _cleared(state: LiveState, place: AttachmentKey) -> LiveState:
     return _with_entry(state, place, Entry(enabled=state.entry(place).enabled and _served(state, place)))
 
 
-def _switched(state: LiveState, places: Iterable[Place]) -> LiveState:
+def _switched(state: LiveState, places: Iterable[AttachmentKey]) -> LiveState:
     """Switch places on where a circuit adds something, and off where nobody has anything left to add."""
     for place in places:
         entry = state.entry(place)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, NotRequired, TypedDict
 
-from engine.actions.models.actions import Placement
+from engine.actions.models.actions import ModelPlacement
 
 Status = Literal["healthy", "degraded", "unhealthy"]
 BackendWord = Literal["cbm", "serial", "llamacpp"]
@@ -97,7 +97,7 @@ class Detailed(TypedDict):
     circuit_breakers: list[Breaker]
     model_loaded: bool
     model_name: str | None
-    model_placement: Placement | None
+    model_placement: ModelPlacement | None
     sae_attached: bool
     sae_id: str | None
     sae_count: int

@@ -7,7 +7,7 @@ import time
 from datetime import UTC, datetime
 from importlib import metadata
 
-from engine.actions.models.actions import Placement
+from engine.actions.models.actions import ModelPlacement
 from engine.errors import LibraryUnusable, ModelNotFound
 from engine.library.records import ProfileKind
 from engine.models.hardware.gpus import NOT_MEASURED, GpuCard, read_gpus
@@ -263,7 +263,7 @@ async def _active_profile(context: ServerContext) -> ActiveProfile | None:
     }
 
 
-async def _placement(context: ServerContext, resident: LoadedModel) -> Placement | None:
+async def _placement(context: ServerContext, resident: LoadedModel) -> ModelPlacement | None:
     """Where the model is; null while the library cannot be read."""
     try:
         return (await context.quick(lambda: context.engine.models.get(resident.record.id))).placement

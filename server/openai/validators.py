@@ -232,7 +232,7 @@ class InlineFeature(BaseModel):
     strength: float
 
 
-class InlineSteering(BaseModel):
+class InlineSteeringField(BaseModel):
     """A request's own steering; an empty list of features means unsteered.
 
     The engine reads it; this only describes it.
@@ -243,7 +243,7 @@ class InlineSteering(BaseModel):
     sae_id: str | None = None
 
 
-class PositionRange(BaseModel):
+class PositionRangeField(BaseModel):
     """Positions from ``start`` up to, not including, ``end``."""
 
     model_config = ConfigDict(extra="forbid")
@@ -259,13 +259,13 @@ class WantedActivations(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
     top_k: int = Field(ge=1)
-    positions: Literal["last", "prompt", "completion", "all"] | PositionRange
+    positions: Literal["last", "prompt", "completion", "all"] | PositionRangeField
     sae_id: str | None = None
     features: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)] | None = None
     read_point: Literal["post_steering", "pre_steering"] | None = None
 
 
-SteeringObject = Annotated[dict[str, Any], BeforeValidator(_as_sent, json_schema_input_type=InlineSteering)]
+SteeringObject = Annotated[dict[str, Any], BeforeValidator(_as_sent, json_schema_input_type=InlineSteeringField)]
 ActivationsObject = Annotated[dict[str, Any], BeforeValidator(_as_sent, json_schema_input_type=WantedActivations)]
 
 

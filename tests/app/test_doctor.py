@@ -13,7 +13,7 @@ from app import doctor
 from app.instance import Instance
 from app.options import Options
 from app.paths import Paths
-from engine.models.hardware.unused_gpus import Seen
+from engine.models.hardware.unused_gpus import SeenGpus
 from tests.app.processes import app
 
 
@@ -81,10 +81,10 @@ def test_crash_reports_are_counted(tmp_path: Path) -> None:
 
 
 def test_a_card_that_lies_idle_is_told_with_the_way_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = Seen(("NVIDIA H200",), "2.13.0+cpu", None, False, False)
+    seen = SeenGpus(("NVIDIA H200",), "2.13.0+cpu", None, False, False)
     monkeypatch.setattr(doctor, "look", lambda: seen)
     told = [each for each in doctor.examine(Options(data_dir=str(tmp_path))) if each.topic == "Graphics card"]
     assert len(told) == 1 and not told[0].bad
     assert "NVIDIA H200" in told[0].text and "TORCH_INDEX_URL" in told[0].text
-    monkeypatch.setattr(doctor, "look", Seen)
+    monkeypatch.setattr(doctor, "look", SeenGpus)
     assert not [each for each in doctor.examine(Options(data_dir=str(tmp_path))) if each.topic == "Graphics card"]

@@ -13,7 +13,7 @@ from app.settings import Settings, load_settings
 from app.settings_store import AT_ONCE, AT_THE_NEXT_LOAD, SettingsStore
 from engine.config import EngineSettings
 from engine.errors import SettingsInvalid
-from ui.context.services import Applies, Kind, Origin
+from ui.context.services import Applies, SettingKind, SettingOrigin
 
 
 def make(tmp_path: Path, content: dict[str, object] | None = None, **environ: str) -> SettingsStore:
@@ -85,7 +85,7 @@ def test_secrets_are_not_in_refusals(tmp_path: Path) -> None:
 def test_the_environment_locks(tmp_path: Path) -> None:
     store = make(tmp_path, {"MAX_LANES": 4}, MILLM_MAX_LANES="5")
     info = store.get("MAX_LANES")
-    assert (info.value, info.origin, info.locked) == (5, Origin.ENVIRONMENT, True)
+    assert (info.value, info.origin, info.locked) == (5, SettingOrigin.ENVIRONMENT, True)
     assert info.origin_words == "the environment variable MILLM_MAX_LANES"
     with pytest.raises(SettingsInvalid, match="MILLM_MAX_LANES"):
         store.change({"MAX_LANES": 6})
@@ -97,7 +97,7 @@ def test_the_command_line_locks(tmp_path: Path) -> None:
     store = SettingsStore(
         load_settings(line, environ={}, file=file), EngineSettings(), file=file, command_line=line, environ={}
     )
-    assert store.get("PORT").origin is Origin.COMMAND_LINE and store.get("HOST").origin is Origin.DEFAULT
+    assert store.get("PORT").origin is SettingOrigin.COMMAND_LINE and store.get("HOST").origin is SettingOrigin.DEFAULT
     with pytest.raises(SettingsInvalid, match="the command line"):
         store.change({"PORT": 1})
 
@@ -129,9 +129,13 @@ def test_each_setting_is_described(tmp_path: Path) -> None:
     infos = {info.name: info for info in make(tmp_path).describe()}
     assert set(infos) == set(Settings.model_fields)
     assert (infos["PORT"].group, infos["MAX_LANES"].group, infos["THEME"].group) == ("Server", "Engine", "Program")
-    assert (infos["PORT"].kind, infos["THEME"].kind, infos["CORS_ORIGINS"].kind) == (Kind.WHOLE, Kind.CHOICE, Kind.LIST)
-    assert (infos["DEBUG"].kind, infos["API_KEY"].kind) == (Kind.SWITCH, Kind.TEXT)
-    assert infos["GRACEFUL_UNLOAD_TIMEOUT"].kind is Kind.NUMBER
+    assert (infos["PORT"].kind, infos["THEME"].kind, infos["CORS_ORIGINS"].kind) == (
+        SettingKind.WHOLE,
+        SettingKind.CHOICE,
+        SettingKind.LIST,
+    )
+    assert (infos["DEBUG"].kind, infos["API_KEY"].kind) == (SettingKind.SWITCH, SettingKind.TEXT)
+    assert infos["GRACEFUL_UNLOAD_TIMEOUT"].kind is SettingKind.NUMBER
     assert infos["THEME"].choices == ("system", "light", "dark")
     assert infos["API_KEY"].secret and not infos["PORT"].secret
     assert infos["PORT"].applies is Applies.SERVER and infos["DEVICE"].applies is Applies.NEXT_LOAD

@@ -10,7 +10,7 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from app.demo.content import install_content, is_installed, own_documents, remove_content
-from app.demo.index import STATE_KEY, Standing, compare, content_is_current, content_of, digest_of, pack_folder
+from app.demo.index import STATE_KEY, PackStanding, compare, content_is_current, content_of, digest_of, pack_folder
 from engine.actions.saes.errors import SaeAlreadyAttached
 from engine.engine import Engine
 from tests.conftest import EngineMaker
@@ -96,7 +96,7 @@ def test_an_older_pack_is_upgraded_and_a_persons_own_stays(engine: Engine, tmp_p
     engine.saes.save_set("my set", [(ids[2], 20)])
     hashes = {each.id: each.files_sha256 for each in engine.saes.list()}
     found = content_of(engine.library.path)
-    assert (found.standing, found.version, found.here) == (Standing.OLDER, "2", "5")
+    assert (found.standing, found.version, found.here) == (PackStanding.OLDER, "2", "5")
     assert found.in_words == (
         "but its demo pack is older (version 2, this program has version 5); to upgrade: demo install"
     )
@@ -113,7 +113,7 @@ def test_an_older_pack_is_upgraded_and_a_persons_own_stays(engine: Engine, tmp_p
     assert engine.library.profiles.get(mine.record.id) == mine.record
     assert engine.library.attach_sets.get("my set").items[0].sae_id == ids[2]  # type: ignore[union-attr]
     assert own_documents(engine) == ["mine"]
-    assert content_of(engine.library.path).standing is Standing.CURRENT
+    assert content_of(engine.library.path).standing is PackStanding.CURRENT
     assert not install_content(engine)
     assert _rows(engine) == rows
 
@@ -134,27 +134,27 @@ def test_a_pack_that_is_attached_is_not_replaced_and_nothing_changes(make_engine
         assert _rows(engine) == before
     engine.saes.detach("made")
     assert install_content(engine)
-    assert content_of(engine.library.path).standing is Standing.CURRENT
+    assert content_of(engine.library.path).standing is PackStanding.CURRENT
 
 
 def test_what_a_library_remembers_is_told_apart() -> None:
     digest = digest_of(pack_folder())
     for remembered, standing in (
-        (None, Standing.MISSING),
-        ({"digest": "", "version": "5"}, Standing.UNFINISHED),
-        ({"digest": "0"}, Standing.OLDER),
-        ({"digest": "0", "version": "2"}, Standing.OLDER),
-        ({"digest": "0", "version": "3"}, Standing.OLDER),
-        ({"digest": "0", "version": "5"}, Standing.OTHER),
-        ({"digest": "0", "version": "6"}, Standing.OTHER),
-        ({"digest": "0", "version": "x"}, Standing.OTHER),
-        ({"digest": digest, "version": "5"}, Standing.CURRENT),
-        ({"digest": digest}, Standing.CURRENT),
+        (None, PackStanding.MISSING),
+        ({"digest": "", "version": "5"}, PackStanding.UNFINISHED),
+        ({"digest": "0"}, PackStanding.OLDER),
+        ({"digest": "0", "version": "2"}, PackStanding.OLDER),
+        ({"digest": "0", "version": "3"}, PackStanding.OLDER),
+        ({"digest": "0", "version": "5"}, PackStanding.OTHER),
+        ({"digest": "0", "version": "6"}, PackStanding.OTHER),
+        ({"digest": "0", "version": "x"}, PackStanding.OTHER),
+        ({"digest": digest, "version": "5"}, PackStanding.CURRENT),
+        ({"digest": digest}, PackStanding.CURRENT),
     ):
         content = compare(remembered, pack_folder())
         assert content.standing is standing, remembered
-        assert bool(content.in_words) is (standing is not Standing.CURRENT)
-        assert ("is older (" in content.in_words) is (standing is Standing.OLDER)
+        assert bool(content.in_words) is (standing is not PackStanding.CURRENT)
+        assert ("is older (" in content.in_words) is (standing is PackStanding.OLDER)
 
 
 def test_removal_leaves_a_persons_own(engine: Engine) -> None:

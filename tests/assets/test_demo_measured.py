@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 import torch
 
-from app.demo.pack import SMOLLM2, Places, status
+from app.demo.pack import SMOLLM2, PackPaths, status
 from app.paths import Paths
 from assets.demo.build.model import Model, Reader, row_losses
 from assets.demo.build.settings import Build
 from assets.demo.build.topics import BY_NAME
-from engine.models.backends.residual import PassWork
+from engine.models.backends.residual import Intervention
 from engine.saes.checks import measure
 from engine.saes.formats.loading import load_sae
 from engine.saes.sae import Sae
@@ -37,7 +37,7 @@ def model() -> Model:
     if not status(paths).installed:
         pytest.skip("the demo model is not installed: python -m app demo install --data-dir .data")
     threads = torch.get_num_threads()
-    return Model(Build(checkpoint=Places.of(paths, SMOLLM2).checkpoint, state=ROOT / ".data", threads=threads))
+    return Model(Build(checkpoint=PackPaths.of(paths, SMOLLM2).checkpoint, state=ROOT / ".data", threads=threads))
 
 
 @pytest.fixture(scope="module")
@@ -128,7 +128,7 @@ def test_a_point_of_the_sweep(model: Model, saes: dict[int, Sae], sample: Any) -
     )
     rows = [[*ids, *each.ids] for each in written]
     reader = Reader()
-    logits, _ = model.logits(rows, PassWork(observers={int(layer): (reader,)}))
+    logits, _ = model.logits(rows, Intervention(observers={int(layer): (reader,)}))
     losses = row_losses(logits, rows, [len(ids)] * 6)
     agreed = 0
     for number, (text, recorded) in enumerate(zip(written, question["plain"] + question["steered"], strict=True)):

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from app.demo.content import install_content
-from app.demo.pack import SMOLLM2, Places
+from app.demo.pack import SMOLLM2, PackPaths
 from app.paths import Paths
 from assets.demo.build.topics import TOPICS
 from engine.engine import Engine
@@ -27,7 +27,7 @@ QUESTION = "Tell me about your day."
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     """The demo GGUF behind a server, with the demo pack installed and nothing attached."""
-    file = Places.of(Paths(ROOT / ".data"), SMOLLM2).gguf_file
+    file = PackPaths.of(Paths(ROOT / ".data"), SMOLLM2).gguf_file
     if not file.is_file():
         pytest.fail("the demo model is not in .data: run `make setup`, or leave this test out with -m 'not demo'")
     engine: Engine = start_engine(file, tmp_path_factory.mktemp("demo") / "millm.db")

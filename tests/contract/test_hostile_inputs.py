@@ -12,7 +12,7 @@ import pytest
 from engine.engine import Engine
 from engine.models.backends.templates import chat as chat_templates
 from engine.models.backends.templates import renderer
-from engine.models.backends.tokenizer import Tokenizer
+from engine.models.backends.tokenizer import CheckpointTokenizer
 from server import body as body_module
 from tests.conftest import CheckpointMaker
 from tests.contract.conftest import MODEL, Live
@@ -70,13 +70,13 @@ def test_health_and_others_are_answered_beside_templates_that_do_not_end(
 def read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Lengths of the texts that were made tokens of."""
     seen: list[int] = []
-    plain = Tokenizer._ids
+    plain = CheckpointTokenizer._ids
 
-    def counted(self: Tokenizer, text: str, add_special_tokens: bool) -> list[int]:
+    def counted(self: CheckpointTokenizer, text: str, add_special_tokens: bool) -> list[int]:
         seen.append(len(text))
         return plain(self, text, add_special_tokens)
 
-    monkeypatch.setattr(Tokenizer, "_ids", counted)
+    monkeypatch.setattr(CheckpointTokenizer, "_ids", counted)
     return seen
 
 

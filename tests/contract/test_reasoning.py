@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from engine.engine import Engine
-from engine.models.backends.tokenizer import Tokenizer
+from engine.models.backends.tokenizer import CheckpointTokenizer
 from tests.conftest import CheckpointMaker
 from tests.contract.conftest import Live
 from tests.contract.test_streaming import events
@@ -37,7 +37,7 @@ def taught(
     def teach(text: str, template: str = CHAT_TEMPLATE) -> Live:
         folder = tmp_path / f"taught-{len(list(tmp_path.glob('taught-*')))}" / "tiny-llama"
         shutil.copytree(checkpoint("llama", chat_template=template), folder)
-        tokenizer = Tokenizer.load(folder)
+        tokenizer = CheckpointTokenizer.load(folder)
         chain = [tokenizer.encode(letter, False)[0] for letter in "\n" + text] + [min(tokenizer.eos_ids)]
         assert len(set(chain)) == len(text) + 2
         weights = load_file(folder / "model.safetensors")

@@ -17,8 +17,8 @@ from tests.made_saes import make_sae
 from tests.ui.conftest import StageMaker
 from tests.ui.look import chat_of, send, until
 from tests.ui.stage import Stage
-from ui.kit.chat_state import ChatMessage
-from ui.kit.steer_targets import Kind
+from ui.kit.chat_state import ConversationMessage
+from ui.kit.steer_targets import TargetKind
 from ui.kit.steering_text import report_words
 from ui.talk.chat import ChatPage
 from ui.talk.compare_message import CompareMessage
@@ -44,7 +44,7 @@ def comparing(stage: Stage, qtbot: QtBot, *, tokens: int = 12) -> ChatPage:
     return chat
 
 
-def pair(chat: ChatPage, index: int = 1) -> tuple[ChatMessage, ChatMessage]:
+def pair(chat: ChatPage, index: int = 1) -> tuple[ConversationMessage, ConversationMessage]:
     """(plain, steered)."""
     message = chat.session.messages[index]
     assert message.plain is not None
@@ -57,7 +57,7 @@ def view(chat: ChatPage, index: int = 1) -> CompareMessage:
     return found
 
 
-def written(chat: ChatPage, qtbot: QtBot, text: str = "the sea") -> tuple[ChatMessage, ChatMessage]:
+def written(chat: ChatPage, qtbot: QtBot, text: str = "the sea") -> tuple[ConversationMessage, ConversationMessage]:
     send(chat, qtbot, text)
     until(qtbot, lambda: not chat.busy)
     return pair(chat)
@@ -343,7 +343,7 @@ def test_a_page_leads_here_with_a_cluster_and_a_question(qtbot: QtBot, stage: St
     until(qtbot, lambda: engine.desk.state.profile is not None and not chat.dial.busy)
     assert engine.desk.state.profile.intensity == 1.25  # type: ignore[union-attr]
     assert chat.comparing and chat.composer.draft() == "Describe it."
-    assert chat.dial.chosen == (Kind.CLUSTER, found.record.id)
+    assert chat.dial.chosen == (TargetKind.CLUSTER, found.record.id)
     assert chat.strip.dial.value() == 1.25
 
 

@@ -11,7 +11,7 @@ from pytestqt.qtbot import QtBot
 from tests.conftest import EngineMaker
 from tests.ui.conftest import StageMaker
 from tests.ui.look import chat_of, send, until
-from ui.kit.chat_state import ChatMessage
+from ui.kit.chat_state import ConversationMessage
 from ui.talk.conversation_export import as_json, as_markdown
 
 PATH = [
@@ -29,10 +29,10 @@ STEERED = {
 }
 PLAIN = {**STEERED, "finish_reason": "length", "steering": {"text": "none", "changed": False, "items": []}}
 MESSAGES = [
-    ChatMessage("user", "one\n# two"),
-    ChatMessage("assistant", "a harbour", STEERED, ChatMessage("assistant", "a garden", PLAIN)),
-    ChatMessage("user", "more"),
-    ChatMessage("assistant", "half", {"model": "tiny"}),
+    ConversationMessage("user", "one\n# two"),
+    ConversationMessage("assistant", "a harbour", STEERED, ConversationMessage("assistant", "a garden", PLAIN)),
+    ConversationMessage("user", "more"),
+    ConversationMessage("assistant", "half", {"model": "tiny"}),
 ]
 
 

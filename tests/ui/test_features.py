@@ -20,7 +20,7 @@ from tests.ui.look import in_sight, until
 from tests.ui.stage import Stage
 from ui.context.page_context import FEATURES, MONITOR, STEERING
 from ui.kit.basics import Button
-from ui.kit.steer_targets import Kind
+from ui.kit.steer_targets import TargetKind
 from ui.look.features import CONTRAST, READ, SEEN, FeaturesPage
 
 PLACE = ("mirror", 1)
@@ -187,7 +187,7 @@ def test_saving_a_contrast_opens_in_sight_and_leads_to_the_comparison(
     button.click()
     chat = stage.window.chat
     until(qtbot, lambda: stage.window.stack.currentWidget() is chat and chat.comparing)
-    until(qtbot, lambda: chat.dial.chosen == (Kind.CLUSTER, saved.record.id))
+    until(qtbot, lambda: chat.dial.chosen == (TargetKind.CLUSTER, saved.record.id))
 
 
 def test_what_the_monitor_saw_is_listed_and_cleared(qtbot: QtBot, stage: Stage, page: FeaturesPage) -> None:

@@ -15,7 +15,7 @@ from pytestqt.qtbot import QtBot
 from engine.actions.downloading.transfer import CANCELLED
 from engine.library.records import EngineKind, ModelSource, ModelStatus, NewModel
 from engine.models.backends.engines import gguf_engine
-from engine.models.hardware.unused_gpus import Seen, judge
+from engine.models.hardware.unused_gpus import SeenGpus, judge
 from tests.conftest import EngineMaker
 from tests.gguf_files import build_gguf, quantise
 from tests.hub import StandInHub
@@ -29,7 +29,7 @@ from ui.kit import shelf_text as words
 from ui.kit.basics import Button
 from ui.shelf import models as models_page
 from ui.shelf.add_models import FOUND
-from ui.shelf.model_row import ModelRow
+from ui.shelf.model_row import ModelShelfRow
 from ui.shelf.models import ModelsPage
 from ui.window import main_window
 
@@ -44,7 +44,7 @@ def open_page(stage: Stage, qtbot: QtBot) -> ModelsPage:
     return page
 
 
-def row(page: ModelsPage, name: str) -> ModelRow:
+def row(page: ModelsPage, name: str) -> ModelShelfRow:
     return next(each for each in page.rows.values() if each.view.name == name)
 
 
@@ -554,7 +554,7 @@ def test_a_paused_download_is_no_failure(make_engine: EngineMaker) -> None:
 def test_a_card_that_lies_idle_is_told_in_the_bar_and_on_the_page(
     qtbot: QtBot, make_engine: EngineMaker, make_stage: StageMaker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = judge(Seen(("NVIDIA H200",), "2.13.0+cpu", None, False, False))
+    found = judge(SeenGpus(("NVIDIA H200",), "2.13.0+cpu", None, False, False))
     monkeypatch.setattr(models_page, "unused_gpu", lambda: found)
     monkeypatch.setattr(main_window, "unused_gpu", lambda: found)
     stage = make_stage(make_engine(load=False))

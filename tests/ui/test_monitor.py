@@ -23,7 +23,7 @@ from ui.kit.live_watch import LiveWatch
 from ui.look.features import FeaturesPage
 from ui.look.heat_map import LEFT_AXIS
 from ui.look.monitor import HISTORY, MonitorPage
-from ui.look.monitor_feed import KEPT, WINDOW, Feed, Seen
+from ui.look.monitor_feed import KEPT, WINDOW, Feed, SeenRecord
 
 NOON = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
 
@@ -219,8 +219,10 @@ def test_what_other_pages_light_up_by_is_not_taken_for_a_persons_choice(stage: S
     assert not monitor.state().enabled
 
 
-def seen(position: int, *top: tuple[int, float], request: str = "a") -> Seen:
-    return Seen(ActivationRecord(NOON, request, 0, position, position, "s", 1, top, top, len(top)), f"t{position}")
+def seen(position: int, *top: tuple[int, float], request: str = "a") -> SeenRecord:
+    return SeenRecord(
+        ActivationRecord(NOON, request, 0, position, position, "s", 1, top, top, len(top)), f"t{position}"
+    )
 
 
 def test_the_feed_is_bounded_and_leaves_the_sink_out_of_the_scale() -> None:

@@ -18,7 +18,7 @@ from ui.context.page_context import CHAT, HOME
 from ui.kit.basics import pill
 from ui.kit.overlay_place import controls_in, free_place
 from ui.window.main_window import MainWindow
-from ui.window.toast import PassingWord
+from ui.window.toast import Toast
 
 ROOM = QRect(0, 0, 400, 300)
 
@@ -157,7 +157,7 @@ def test_the_passing_word_makes_way_for_what_comes_under_it(qtbot: QtBot) -> Non
     page = QWidget()
     qtbot.addWidget(page)
     page.resize(900, 600)
-    word = PassingWord(page)
+    word = Toast(page)
     page.show()
     word.show_words("The model is loaded.")
     corner = word.geometry()

@@ -19,7 +19,7 @@ from tests.ui.conftest import StageMaker
 from tests.ui.look import chat_of, send, until
 from tests.ui.stage import Stage
 from ui.context.page_context import CHAT, FEATURES, RECORDS, SWEEP
-from ui.kit.chat_state import ChatMessage
+from ui.kit.chat_state import ConversationMessage
 from ui.kit.record_export import new_record
 from ui.look.features import CONTRAST, FeaturesPage
 from ui.steer.sweep import SweepPage
@@ -255,11 +255,11 @@ def test_a_record_that_cannot_be_written_says_so(qtbot: QtBot, stage: Stage, tmp
 
 
 def test_a_record_holds_the_messages_before_and_no_claim_beyond_the_report() -> None:
-    plain = ChatMessage("assistant", "p", {"finish_reason": "stop"})
+    plain = ConversationMessage("assistant", "p", {"finish_reason": "stop"})
     steering = {"text": "circuit;id=c", "changed": True, "items": [{"kind": "circuit", "id": "c", "intensity": "1.0"}]}
-    steered = ChatMessage("assistant", "s", {"model": "m", "steering": steering, "rung": None}, plain)
-    first = ChatMessage("assistant", "s0", {}, ChatMessage("assistant", "p0"))
-    messages = [ChatMessage("user", "one"), first, ChatMessage("user", "two"), steered]
+    steered = ConversationMessage("assistant", "s", {"model": "m", "steering": steering, "rung": None}, plain)
+    first = ConversationMessage("assistant", "s0", {}, ConversationMessage("assistant", "p0"))
+    messages = [ConversationMessage("user", "one"), first, ConversationMessage("user", "two"), steered]
     record = new_record(messages, 3, {})
     assert record.prompt == "two"
     assert record.settings["earlier_turns"] == [
@@ -281,10 +281,10 @@ def test_a_record_and_its_exports_tell_the_path_of_an_answer_that_was_turned(lib
         {"token": 12, "text": "circuit;id=c;intensity=2", "items": [circuit("2.0")]},
         {"token": 40, "text": "none", "items": [none]},
     ]
-    plain = ChatMessage("assistant", "p", {"finish_reason": "stop"})
+    plain = ConversationMessage("assistant", "p", {"finish_reason": "stop"})
     steering = {"text": "none;changed", "changed": True, "items": [none], "path": path}
-    steered = ChatMessage("assistant", "s", {"model": "m", "steering": steering, "rung": None}, plain)
-    new = new_record([ChatMessage("user", "one"), steered], 1, {})
+    steered = ConversationMessage("assistant", "s", {"model": "m", "steering": steering, "rung": None}, plain)
+    new = new_record([ConversationMessage("user", "one"), steered], 1, {})
     # It ended unsteered, and yet a circuit steered some of it: nothing is claimed, and that is said.
     assert new.evidence == {"rung": None, "language": "no evidence can be claimed"}
     record = library.experiments.add(new)

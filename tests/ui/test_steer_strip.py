@@ -16,7 +16,7 @@ from tests.ui.conftest import StageMaker
 from tests.ui.look import chat_of, until
 from tests.ui.stage import Stage
 from ui.context.page_context import CHAT, MODELS, SAES, SERVER, STEERING
-from ui.kit.steer_targets import Kind, Target
+from ui.kit.steer_targets import Target, TargetKind
 from ui.kit.steering_text import live_words
 from ui.talk.steer_strip import NOT_ATTACHED, NOT_YET, SteerStrip
 
@@ -160,5 +160,5 @@ def test_nothing_is_said_before_it_is_known_what_steers(qtbot: QtBot) -> None:
     qtbot.addWidget(strip)
     strip.show()
     assert strip.missing.isHidden() and strip.way.isHidden()
-    strip.show_target(Target(Kind.NONE), attached=True)
+    strip.show_target(Target(TargetKind.NONE), attached=True)
     assert strip.missing.text() == NOT_YET and not strip.missing.isHidden() and not strip.way.isHidden()

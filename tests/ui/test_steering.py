@@ -22,7 +22,7 @@ from tests.ui.stage import Stage
 from ui.context.page_context import HOME, STEERING
 from ui.kit.basics import Button
 from ui.kit.feature_picker import FeaturePicker
-from ui.kit.steer_targets import Kind
+from ui.kit.steer_targets import TargetKind
 from ui.look.feature_facts import facts_of
 from ui.steer.attachment_card import AttachmentCard
 from ui.steer.steering import SteeringPage
@@ -410,7 +410,7 @@ def test_what_opens_on_a_card_opens_in_sight(
     (saved,) = stage.engine.library.profiles.list()
     next(each for each in card.notice.findChildren(Button) if each.text() == "Compare with it").click()
     chat = stage.window.chat
-    until(qtbot, lambda: chat.comparing and chat.dial.chosen == (Kind.PROFILE, saved.id))
+    until(qtbot, lambda: chat.comparing and chat.dial.chosen == (TargetKind.PROFILE, saved.id))
 
 
 def test_features_are_found_by_the_words_of_their_labels(qtbot: QtBot, stage: Stage, card: AttachmentCard) -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from engine.errors import InvalidParameter, PortInUse
 from engine.events import RequestRecorded
 from ui.kit import text as words
-from ui.kit.chat_state import ChatMessage, ChatOptions, build_request, parse_seed, up_to_last_question
+from ui.kit.chat_state import ChatOptions, ConversationMessage, build_request, parse_seed, up_to_last_question
 from ui.kit.fences import Segment, split_fences
 from ui.kit.server_card import reach_of
 from ui.kit.snippets import snippets
@@ -191,7 +191,7 @@ def test_bad_seeds_say_what_is_possible(text: str) -> None:
 
 
 def test_a_request_carries_the_system_prompt_first() -> None:
-    messages = [ChatMessage("user", "hi")]
+    messages = [ConversationMessage("user", "hi")]
     request = build_request("m", messages, ChatOptions("be brief", 0.0, 5, 3))
     assert [(m.role, m.content) for m in request.input.messages] == [("system", "be brief"), ("user", "hi")]  # type: ignore[union-attr]
     assert (request.sampling.temperature, request.sampling.seed, request.max_tokens) == (0.0, 3, 5)
@@ -201,10 +201,10 @@ def test_a_request_carries_the_system_prompt_first() -> None:
 
 def test_the_last_question_ends_what_the_last_answer_saw() -> None:
     talk = [
-        ChatMessage("user", "a"),
-        ChatMessage("assistant", "b"),
-        ChatMessage("user", "c"),
-        ChatMessage("assistant", "d"),
+        ConversationMessage("user", "a"),
+        ConversationMessage("assistant", "b"),
+        ConversationMessage("user", "c"),
+        ConversationMessage("assistant", "d"),
     ]
     assert [m.content for m in up_to_last_question(talk)] == ["a", "b", "c"]
     assert up_to_last_question([]) == []

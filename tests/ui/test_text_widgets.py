@@ -8,7 +8,7 @@ from PySide6.QtGui import QDesktopServices, QGuiApplication
 from pytestqt.qtbot import QtBot
 
 from tests.ui.look import text_of
-from ui.kit.chat_state import ChatMessage
+from ui.kit.chat_state import ConversationMessage
 from ui.kit.flow_text import FlowText
 from ui.kit.markdown_view import MarkdownView
 from ui.talk.message_list import PAGE_SIZE, MessageList
@@ -105,7 +105,10 @@ def test_text_can_be_selected(qtbot: QtBot) -> None:
 
 
 def test_a_bubble_is_as_wide_as_its_words_and_never_wider_than_its_share(qtbot: QtBot) -> None:
-    short, long = UserMessage(ChatMessage("user", "hi")), UserMessage(ChatMessage("user", "many words " * 50))
+    short, long = (
+        UserMessage(ConversationMessage("user", "hi")),
+        UserMessage(ConversationMessage("user", "many words " * 50)),
+    )
     for view in (short, long):
         qtbot.addWidget(view)
         view.resize(700, 100)
@@ -115,14 +118,14 @@ def test_a_bubble_is_as_wide_as_its_words_and_never_wider_than_its_share(qtbot: 
 
 
 def test_an_answer_that_says_nothing_says_so(qtbot: QtBot) -> None:
-    view = AnswerMessage(ChatMessage("assistant", "", {"finish_reason": "stop", "completion_tokens": 0}))
+    view = AnswerMessage(ConversationMessage("assistant", "", {"finish_reason": "stop", "completion_tokens": 0}))
     qtbot.addWidget(view)
     assert "without writing anything" in view._state.text()
 
 
 def test_a_broken_answer_says_why(qtbot: QtBot) -> None:
     view = AnswerMessage(
-        ChatMessage("assistant", "half", {"finish_reason": "error", "error": "The device ran out of memory."})
+        ConversationMessage("assistant", "half", {"finish_reason": "error", "error": "The device ran out of memory."})
     )
     qtbot.addWidget(view)
     assert view._error.text() == "The device ran out of memory."
@@ -131,7 +134,7 @@ def test_a_broken_answer_says_why(qtbot: QtBot) -> None:
 
 def test_a_long_conversation_opens_from_its_end(qtbot: QtBot) -> None:
     messages = [
-        ChatMessage("user" if n % 2 == 0 else "assistant", f"message {n}", {"finish_reason": "stop"})
+        ConversationMessage("user" if n % 2 == 0 else "assistant", f"message {n}", {"finish_reason": "stop"})
         for n in range(100)
     ]
     view = MessageList()
@@ -150,7 +153,7 @@ def test_a_long_conversation_opens_from_its_end(qtbot: QtBot) -> None:
 
 
 def test_the_list_follows_the_end_unless_one_scrolled_away(qtbot: QtBot) -> None:
-    messages = [ChatMessage("assistant", "line\n\n" * 40, {"finish_reason": "stop"})]
+    messages = [ConversationMessage("assistant", "line\n\n" * 40, {"finish_reason": "stop"})]
     view = MessageList()
     qtbot.addWidget(view)
     view.resize(700, 300)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from PySide6.QtCore import QObject, Signal
 
 from engine.engine import Engine
-from engine.steering.live import Entry, LiveState, Place
+from engine.steering.live import AttachmentKey, Entry, LiveState
 from ui.bridge import Bridge
 from ui.kit.steering_text import can_steer
 
@@ -25,10 +25,10 @@ class _Step:
 
     gesture: object | None
     frame: tuple[object, ...]
-    before: Mapping[Place, Entry]
+    before: Mapping[AttachmentKey, Entry]
 
 
-class HandSteering(QObject):
+class LiveHand(QObject):
     """One queue of changes for the whole window. All methods are for the GUI thread."""
 
     settled = Signal()
@@ -40,13 +40,13 @@ class HandSteering(QObject):
         super().__init__(parent)
         self._engine = engine
         self._bridge = bridge
-        self._waiting: dict[object, tuple[Place | None, Callable[[], object]]] = {}
+        self._waiting: dict[object, tuple[AttachmentKey | None, Callable[[], object]]] = {}
         self._running: object | None = None
         # Touched by the change that runs, one at a time, so it needs no lock.
         self._steps: list[_Step] = []
-        self._paused: tuple[Place, ...] = ()
+        self._paused: tuple[AttachmentKey, ...] = ()
 
-    def set_value(self, place: Place, index: int, value: float, gesture: object | None = None) -> None:
+    def set_value(self, place: AttachmentKey, index: int, value: float, gesture: object | None = None) -> None:
         """Set one strength; changes with the same ``gesture`` are undone together."""
         saes = self._engine.saes
         self._put(
@@ -56,7 +56,7 @@ class HandSteering(QObject):
             gesture=gesture,
         )
 
-    def set_values(self, place: Place, values: Mapping[int, float | None]) -> None:
+    def set_values(self, place: AttachmentKey, values: Mapping[int, float | None]) -> None:
         """Set several strengths and keep the others; None is the strength a feature is first tried with."""
         saes, wanted = self._engine.saes, dict(values)
 
@@ -66,17 +66,17 @@ class HandSteering(QObject):
 
         self._put(object(), place, change)
 
-    def remove(self, place: Place, index: int) -> None:
+    def remove(self, place: AttachmentKey, index: int) -> None:
         """Take one feature out."""
         saes = self._engine.saes
         self._put(object(), place, lambda: saes.remove_steering(index, sae_id=place[0], layer=place[1]))
 
-    def clear(self, place: Place) -> None:
+    def clear(self, place: AttachmentKey) -> None:
         """Take every value of a place out."""
         saes = self._engine.saes
         self._put(object(), place, lambda: saes.clear_steering(sae_id=place[0], layer=place[1]))
 
-    def switch(self, place: Place, on: bool) -> None:
+    def switch(self, place: AttachmentKey, on: bool) -> None:
         """Switch one place on or off, values kept."""
         saes = self._engine.saes
         self._put(object(), place, lambda: saes.enable_steering(on, sae_id=place[0], layer=place[1]))
@@ -121,14 +121,14 @@ class HandSteering(QObject):
         """Whether a change is under way or waits."""
         return self._running is not None or bool(self._waiting)
 
-    def pending(self, place: Place, index: int) -> bool:
+    def pending(self, place: AttachmentKey, index: int) -> bool:
         """Whether a newer strength of a feature is on its way to the engine."""
         return (place, index) in self._waiting or self._running == (place, index)
 
     # --- inside -----------------------------------------------------------------------------------------------------
 
     def _put(
-        self, key: object, place: Place | None, change: Callable[[], object], *, gesture: object | None = None
+        self, key: object, place: AttachmentKey | None, change: Callable[[], object], *, gesture: object | None = None
     ) -> None:
         steering = self._engine.saes.steering
 
@@ -143,7 +143,7 @@ class HandSteering(QObject):
 
         self._enqueue(key, place, run)
 
-    def _enqueue(self, key: object, place: Place | None, run: Callable[[], object]) -> None:
+    def _enqueue(self, key: object, place: AttachmentKey | None, run: Callable[[], object]) -> None:
         # Taken out first: a later value goes behind what was asked for in between.
         self._waiting.pop(key, None)
         self._waiting[key] = (place, run)
@@ -172,5 +172,5 @@ def _frame(state: LiveState) -> tuple[object, ...]:
     return (state.profile, state.circuits, state.attachments)
 
 
-def _changed(before: LiveState, after: LiveState, places: Iterable[Place]) -> dict[Place, Entry]:
+def _changed(before: LiveState, after: LiveState, places: Iterable[AttachmentKey]) -> dict[AttachmentKey, Entry]:
     return {place: before.entry(place) for place in places if before.entry(place) != after.entry(place)}

@@ -1,9 +1,9 @@
 """What a page is to the window, and which pages there are.
 
-A page is a widget built from a :class:`Frame`, the first time it is shown. It may have ``on_event(event)``, called on
-the GUI thread for each engine event from then on, and ``arrive(**what)``, called each time it comes to the front with
-what the caller of :attr:`Frame.go` said. A page reads the engine's state when it is built, so it needs no events from
-before.
+A page is a widget built from a :class:`PageContext`, the first time it is shown. It may have ``on_event(event)``,
+called on the GUI thread for each engine event from then on, and ``arrive(**what)``, called each time it comes to the
+front with what the caller of :attr:`PageContext.go` said. A page reads the engine's state when it is built, so it
+needs no events from before.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from PySide6.QtWidgets import QWidget
 from engine.engine import Engine
 from ui.bridge import Bridge
 from ui.context.demo_install import DemoInstall
-from ui.context.hand_steering import HandSteering
+from ui.context.hand_steering import LiveHand
 from ui.context.services import AppServices
 
 HOME = "home"
@@ -45,7 +45,7 @@ class Go(Protocol):
 
 
 @dataclass(frozen=True)
-class Frame:
+class PageContext:
     """What a page may ask of the window around it.
 
     Attributes:
@@ -59,7 +59,7 @@ class Frame:
 
     services: AppServices
     bridge: Bridge
-    hand: HandSteering
+    hand: LiveHand
     demo: DemoInstall
     go: Go
     say: Callable[..., None]
@@ -82,14 +82,14 @@ class PageSpec:
     icon: str
     factory: str
 
-    def build(self, frame: Frame) -> QWidget:
+    def build(self, frame: PageContext) -> QWidget:
         """The page itself."""
         return self.load()(frame)
 
-    def load(self) -> Callable[[Frame], QWidget]:
+    def load(self) -> Callable[[PageContext], QWidget]:
         """Its class."""
         module, _, name = self.factory.partition(":")
-        page: Callable[[Frame], QWidget] = getattr(importlib.import_module(module), name)
+        page: Callable[[PageContext], QWidget] = getattr(importlib.import_module(module), name)
         return page
 
 

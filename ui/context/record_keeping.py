@@ -8,9 +8,9 @@ from importlib.metadata import PackageNotFoundError, version
 from PySide6.QtCore import QObject, Signal
 
 from engine.library.records import ExperimentRecord, NewExperiment
-from ui.context.page_context import RECORDS, Frame
+from ui.context.page_context import RECORDS, PageContext
 from ui.kit.basics import Button, Notice
-from ui.kit.chat_state import ChatMessage
+from ui.kit.chat_state import ConversationMessage
 from ui.kit.record_export import new_record
 
 PACKAGES = ("torch", "transformers", "llama-cpp-python")
@@ -34,12 +34,12 @@ class RecordKeeper(QObject):
     kept = Signal(object)
     """The :class:`ExperimentRecord` that was saved."""
 
-    def __init__(self, frame: Frame, on_error: Callable[[Exception], None], parent: QObject) -> None:
+    def __init__(self, frame: PageContext, on_error: Callable[[Exception], None], parent: QObject) -> None:
         super().__init__(parent)
         self._frame = frame
         self._on_error = on_error
 
-    def keep(self, messages: Sequence[ChatMessage], index: int, title: str | None = None) -> None:
+    def keep(self, messages: Sequence[ConversationMessage], index: int, title: str | None = None) -> None:
         """Save the comparison at ``index``."""
         frozen = [message.copied() for message in messages[: index + 1]]
         self.add(lambda versions: new_record(frozen, index, versions, title=title))

@@ -63,7 +63,7 @@ class Applies(StrEnum):
     RESTART = "when the program is started again"
 
 
-class Origin(StrEnum):
+class SettingOrigin(StrEnum):
     """Where a setting's value comes from; the first two can be changed in the window."""
 
     DEFAULT = "default"
@@ -72,7 +72,7 @@ class Origin(StrEnum):
     COMMAND_LINE = "command line"
 
 
-class Kind(StrEnum):
+class SettingKind(StrEnum):
     """What a setting's value is, and so how it is edited."""
 
     SWITCH = "switch"
@@ -100,12 +100,12 @@ class SettingInfo:
     name: str
     group: str
     description: str
-    kind: Kind
+    kind: SettingKind
     allowed: str
     choices: tuple[str, ...]
     default: Any
     value: Any
-    origin: Origin
+    origin: SettingOrigin
     origin_words: str
     environment: str
     applies: Applies
@@ -115,7 +115,7 @@ class SettingInfo:
     @property
     def locked(self) -> bool:
         """Whether something that wins over the settings file sets it."""
-        return self.origin in (Origin.ENVIRONMENT, Origin.COMMAND_LINE)
+        return self.origin in (SettingOrigin.ENVIRONMENT, SettingOrigin.COMMAND_LINE)
 
 
 class SettingsControl(Protocol):

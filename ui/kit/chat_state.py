@@ -128,7 +128,7 @@ def parse_seed(text: str) -> int | None:
 
 
 @dataclass(eq=False)
-class ChatMessage:
+class ConversationMessage:
     """One message on screen. ``role`` is user or assistant; ``details`` is what was known when it was written.
 
     ``plain`` is the unsteered answer written beside this one, where the two were compared.
@@ -137,10 +137,10 @@ class ChatMessage:
     role: str
     content: str = ""
     details: dict[str, object] = field(default_factory=dict)
-    plain: ChatMessage | None = None
+    plain: ConversationMessage | None = None
 
     @property
-    def sides(self) -> tuple[ChatMessage, ...]:
+    def sides(self) -> tuple[ConversationMessage, ...]:
         """The answers that were asked for: this one and, of a comparison, the plain one."""
         return (self,) if self.plain is None else (self, self.plain)
 
@@ -152,10 +152,10 @@ class ChatMessage:
         reason = self.details.get("finish_reason")
         return bool(self.content.strip()) and reason in ("length", "stopped", "error", CUT_OFF)
 
-    def copied(self) -> ChatMessage:
+    def copied(self) -> ConversationMessage:
         """A copy that stays as it is when this one goes on."""
         plain = None if self.plain is None else self.plain.copied()
-        return ChatMessage(self.role, self.content, dict(self.details), plain)
+        return ConversationMessage(self.role, self.content, dict(self.details), plain)
 
     def stored(self) -> StoredMessage:
         """As the library keeps it."""
@@ -165,7 +165,7 @@ class ChatMessage:
         return StoredMessage(self.role, self.content, details)
 
     @classmethod
-    def from_stored(cls, stored: StoredMessage) -> ChatMessage:
+    def from_stored(cls, stored: StoredMessage) -> ConversationMessage:
         """As the library gave it."""
         details = dict(stored.details)
         beside = details.pop(PLAIN_SIDE, None)
@@ -178,7 +178,7 @@ class ChatMessage:
 
 def build_request(
     model: str,
-    messages: list[ChatMessage],
+    messages: list[ConversationMessage],
     options: ChatOptions,
     *,
     plain: bool = False,
@@ -209,7 +209,7 @@ def build_request(
     )
 
 
-def up_to_last_question(messages: list[ChatMessage]) -> list[ChatMessage]:
+def up_to_last_question(messages: list[ConversationMessage]) -> list[ConversationMessage]:
     """The messages the last answer was written from: everything up to the last message of the person."""
     for index in range(len(messages) - 1, -1, -1):
         if messages[index].role == "user":

@@ -15,7 +15,7 @@ PLACE_ADDRESS = "http://127.0.0.1:8000/v1"
 PLACE_MODEL = "MODEL"
 
 
-class Step(QWidget):
+class StepRow(QWidget):
     """A numbered step with a head, words and one button; done steps show a tick."""
 
     wanted = Signal()
@@ -68,9 +68,9 @@ class FirstSteps(Card):
 
     def __init__(self) -> None:
         super().__init__("What to do first")
-        self.load = Step(1, "Load a model")
-        self.attach = Step(2, "Attach its SAEs")
-        self.dial = Step(3, "Turn the dial")
+        self.load = StepRow(1, "Load a model")
+        self.attach = StepRow(2, "Attach its SAEs")
+        self.dial = StepRow(3, "Turn the dial")
         self.chat_button = Button("Open the chat", "plain", "chat", self.chat.emit)
         self.steering_button = Button("Open the dials", "plain", "dials", self.steering.emit)
         self.tour_button = Button("Show me around", "quiet", "info", self.tour.emit)

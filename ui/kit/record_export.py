@@ -7,7 +7,7 @@ from typing import Any
 
 from engine.documents.evidence import rung_language
 from engine.library.records import NewExperiment
-from ui.kit.chat_state import ChatMessage
+from ui.kit.chat_state import ConversationMessage
 from ui.kit.steering_text import NO_CLAIM, has_circuit
 from ui.kit.text import title_of
 
@@ -24,7 +24,7 @@ FIGURES = (
 
 
 def new_record(
-    messages: Sequence[ChatMessage], index: int, versions: Mapping[str, str], *, title: str | None = None
+    messages: Sequence[ConversationMessage], index: int, versions: Mapping[str, str], *, title: str | None = None
 ) -> NewExperiment:
     """The comparison at ``index`` of a conversation. Raises ValueError where there is none."""
     answer = messages[index]

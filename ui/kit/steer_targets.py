@@ -12,12 +12,12 @@ from engine.documents.ranges import GREATEST_INTENSITY
 from engine.engine import Engine
 from engine.library.records import ProfileKind
 from engine.steering.desk import Snapshot
-from engine.steering.live import Place, circuit_steers
+from engine.steering.live import AttachmentKey, circuit_steers
 
 NO_ADVICE = Advice()
 
 
-class Kind(StrEnum):
+class TargetKind(StrEnum):
     """What a target is."""
 
     NONE = "none"
@@ -41,7 +41,7 @@ class Target:
         base: Hand-set values at λ 1, by place.
     """
 
-    kind: Kind
+    kind: TargetKind
     key: str = ""
     name: str = ""
     value: float = 1.0
@@ -50,7 +50,7 @@ class Target:
     advice: Advice = NO_ADVICE
     rung: int | None = None
     wants: tuple[str, ...] = ()
-    base: Mapping[Place, Mapping[int, float]] = field(default_factory=dict)
+    base: Mapping[AttachmentKey, Mapping[int, float]] = field(default_factory=dict)
     only_persistence: bool = False
 
     @property
@@ -59,24 +59,28 @@ class Target:
         return self.rung is not None and not is_validated(self.rung)
 
 
-NOTHING = Target(Kind.NONE)
+NOTHING = Target(TargetKind.NONE)
 
 
 @dataclass(frozen=True)
-class Shelf:
+class Targets:
     """What there is to choose from, by kind, each by name."""
 
     clusters: tuple[Target, ...] = ()
     profiles: tuple[Target, ...] = ()
     circuits: tuple[Target, ...] = ()
 
-    def find(self, kind: Kind, key: str) -> Target | None:
+    def find(self, kind: TargetKind, key: str) -> Target | None:
         """The target of that kind and id."""
-        everything = {Kind.CLUSTER: self.clusters, Kind.PROFILE: self.profiles, Kind.CIRCUIT: self.circuits}
+        everything = {
+            TargetKind.CLUSTER: self.clusters,
+            TargetKind.PROFILE: self.profiles,
+            TargetKind.CIRCUIT: self.circuits,
+        }
         return next((each for each in everything.get(kind, ()) if each.key == key), None)
 
 
-def read_shelf(engine: Engine) -> Shelf:
+def read_shelf(engine: Engine) -> Targets:
     """Everything in the library that has a dial. Reads the database; for a background thread."""
     clusters = []
     for cluster in engine.clusters.views():
@@ -86,7 +90,7 @@ def read_shelf(engine: Engine) -> Shelf:
         reference = None if document is None else document.reference.sae_id
         clusters.append(
             Target(
-                Kind.CLUSTER,
+                TargetKind.CLUSTER,
                 record.id,
                 record.name,
                 record.intensity,
@@ -98,7 +102,7 @@ def read_shelf(engine: Engine) -> Shelf:
         )
     profiles = [
         Target(
-            Kind.PROFILE,
+            TargetKind.PROFILE,
             each.record.id,
             each.record.name,
             each.record.intensity,
@@ -115,7 +119,7 @@ def read_shelf(engine: Engine) -> Shelf:
         own = row.intensity if row.intensity is not None else written.intensity
         circuits.append(
             Target(
-                Kind.CIRCUIT,
+                TargetKind.CIRCUIT,
                 row.id,
                 row.name,
                 1.0 if own is None else own,
@@ -127,12 +131,12 @@ def read_shelf(engine: Engine) -> Shelf:
                 only_persistence=written.only_persistence,
             )
         )
-    return Shelf(
+    return Targets(
         tuple(clusters), tuple(profiles), tuple(sorted(circuits, key=lambda each: (each.name.casefold(), each.key)))
     )
 
 
-def live_target(now: Snapshot, shelf: Shelf, hand: Target | None) -> Target | None:
+def live_target(now: Snapshot, shelf: Targets, hand: Target | None) -> Target | None:
     """What a dial over the live steering acts on, in the order a request's dial has: the one serving circuit, else the
     active profile or cluster, else the hand-set values.
 
@@ -144,9 +148,9 @@ def live_target(now: Snapshot, shelf: Shelf, hand: Target | None) -> Target | No
     if len(serving) > 1:
         return None
     if serving:
-        return shelf.find(Kind.CIRCUIT, serving[0].circuit_id) or NOTHING
+        return shelf.find(TargetKind.CIRCUIT, serving[0].circuit_id) or NOTHING
     if state.profile is not None and state.profile.place is not None:
-        kind = Kind.CLUSTER if state.profile.is_cluster else Kind.PROFILE
+        kind = TargetKind.CLUSTER if state.profile.is_cluster else TargetKind.PROFILE
         found = shelf.find(kind, state.profile.profile_id)
         if found is not None:
             return found
@@ -159,10 +163,10 @@ def _by_hand(now: Snapshot, known: Target | None) -> Target:
         return NOTHING
     if known is not None and _scaled(known.base, known.value) == values:
         return known
-    return Target(Kind.HAND, name="values set by hand", default=1.0, base=values)
+    return Target(TargetKind.HAND, name="values set by hand", default=1.0, base=values)
 
 
-def _scaled(base: Mapping[Place, Mapping[int, float]], factor: float) -> dict[Place, dict[int, float]]:
+def _scaled(base: Mapping[AttachmentKey, Mapping[int, float]], factor: float) -> dict[AttachmentKey, dict[int, float]]:
     return {place: scaled(values, factor) for place, values in base.items()}
 
 
@@ -174,7 +178,7 @@ def scaled(values: Mapping[int, float], factor: float) -> dict[int, float]:
 def in_force(now: Snapshot, target: Target) -> bool:
     """Whether a document is the active one."""
     state = now.state
-    if target.kind is Kind.CIRCUIT:
+    if target.kind is TargetKind.CIRCUIT:
         return any(one.circuit_id == target.key for one in state.circuits)
     return state.profile is not None and state.profile.profile_id == target.key
 
@@ -182,14 +186,14 @@ def in_force(now: Snapshot, target: Target) -> bool:
 def apply_value(engine: Engine, target: Target, value: float, *, acknowledged: bool) -> tuple[str, ...]:
     """Turn the dial of what is in force; returns warnings. Raises what the action raises. For a background thread."""
     match target.kind:
-        case Kind.CLUSTER:
+        case TargetKind.CLUSTER:
             engine.clusters.set_intensity(target.key, value)
-        case Kind.PROFILE:
+        case TargetKind.PROFILE:
             engine.profiles.set_intensity(target.key, value)
-        case Kind.CIRCUIT:
+        case TargetKind.CIRCUIT:
             dialled = engine.circuits.set_intensity(value, circuit_id=target.key, acknowledge_unvalidated=acknowledged)
             return dialled.warnings
-        case Kind.HAND:
+        case TargetKind.HAND:
             engine.saes.steering.alone(lambda: _scale_hand(engine, target, value))
     return ()
 
@@ -209,11 +213,11 @@ def put_in_force(
     thread.
     """
     if former is not None and former.key != target.key and in_force(engine.desk.now, former):
-        if former.kind is Kind.CIRCUIT:
+        if former.kind is TargetKind.CIRCUIT:
             engine.circuits.deactivate(former.key)
         else:
             engine.profiles.deactivate(former.key)
-    if target.kind is Kind.CIRCUIT:
+    if target.kind is TargetKind.CIRCUIT:
         if in_force(engine.desk.now, target) and value is None:
             return ()
         done = engine.circuits.activate(target.key, acknowledge_unvalidated=acknowledged, intensity=value)

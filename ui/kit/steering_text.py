@@ -18,7 +18,7 @@ from engine.errors import InvalidParameter
 from engine.library.records import SaeRecord
 from engine.steering.desk import Snapshot
 from engine.steering.dial import shortest_decimal
-from engine.steering.live import Place
+from engine.steering.live import AttachmentKey
 from engine.steering.push import Push, told
 from engine.steering.report import ManualItem, ProfileItem
 
@@ -46,7 +46,7 @@ def signed(value: float) -> str:
     return f"+{strength(value)}" if value > 0 else strength(value)
 
 
-def place_words(place: Place) -> str:
+def place_words(place: AttachmentKey) -> str:
     """An attachment: id @ layer 12."""
     return f"{place[0]} @ layer {place[1]}"
 
@@ -62,7 +62,7 @@ def attached_words(now: Snapshot) -> str:
     return f"{len(places)} on layer{'' if len(layers) == 1 else 's'} {', '.join(map(str, layers))}"
 
 
-def can_steer(now: Snapshot) -> tuple[Place, ...]:
+def can_steer(now: Snapshot) -> tuple[AttachmentKey, ...]:
     """Attached places where something is set that may steer, switched on or not."""
     state = now.state
     places = [(each.sae_id, each.layer) for each in state.attachments]

@@ -20,7 +20,7 @@ WEAKEST, STRONGEST = 0.10, 0.62
 
 
 @dataclass(frozen=True)
-class Piece:
+class TokenPiece:
     """A piece of an answer and the largest activation among its tokens; None where nothing was read."""
 
     text: str
@@ -31,7 +31,7 @@ class Piece:
 class Coloured:
     """An answer in pieces. ``scale`` is the value that has the full colour; ``words`` say what the values are."""
 
-    pieces: Sequence[Piece]
+    pieces: Sequence[TokenPiece]
     scale: float
     name: str
     words: str

@@ -13,13 +13,13 @@ from PySide6.QtWidgets import QBoxLayout, QFileDialog, QFrame, QScrollArea, QSta
 from engine.actions.saes.views import LabelsResult
 from engine.events import Event, ModelLoadComplete, ModelUnloadComplete, SaeAttached, SaeDetached, SaesChanged
 from engine.saes.attachment import Attachment
-from ui.context.page_context import CHAT, MONITOR, STEERING, Frame
+from ui.context.page_context import CHAT, MONITOR, STEERING, PageContext
 from ui.context.record_keeping import RecordKeeper
 from ui.kit import theme
 from ui.kit.basics import Button, Card, Notice, column, label, line
 from ui.kit.feature_picker import FeaturePicker
 from ui.kit.scroll_page import PageHead, page_ground, page_scroll, reveal
-from ui.kit.steer_targets import Kind
+from ui.kit.steer_targets import TargetKind
 from ui.kit.text import counted, describe_error
 from ui.look.feature_detail import FeatureDetail
 from ui.look.feature_facts import FeatureFacts, facts_of
@@ -45,7 +45,7 @@ GATE = (
 class FeaturesPage(QWidget):
     """Four ways to a feature on the left, what is known about the chosen one on the right."""
 
-    def __init__(self, frame: Frame) -> None:
+    def __init__(self, frame: PageContext) -> None:
         super().__init__()
         self._engine = frame.engine
         self._bridge = frame.bridge
@@ -72,7 +72,9 @@ class FeaturesPage(QWidget):
         for tab in (self.reading, self.contrast, self.seen):
             tab.feature_picked.connect(self._pick)
         self.contrast.try_wanted.connect(self._try)
-        self.contrast.compare_wanted.connect(lambda key: frame.go(CHAT, compare=True, steer=(Kind.CLUSTER.value, key)))
+        self.contrast.compare_wanted.connect(
+            lambda key: frame.go(CHAT, compare=True, steer=(TargetKind.CLUSTER.value, key))
+        )
         self.records = RecordKeeper(frame, self._say_error, self)
         self.contrast.keep_wanted.connect(self.records.add)
         self.records.kept.connect(lambda record: self.records.tell(self.notice, record))

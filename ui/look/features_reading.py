@@ -21,7 +21,7 @@ from ui.kit.basics import Button, Notice, column, label, line
 from ui.kit.rows_table import Column, RowsTable
 from ui.kit.text import counted, describe_error
 from ui.look.feature_facts import label_words, visible
-from ui.look.token_chips import Chip, TokenChips
+from ui.look.token_chips import TokenChip, TokenChips
 
 TOP = 10
 """Features read at each token."""
@@ -222,7 +222,7 @@ class ReadingTab(QWidget):
             "Pale tokens are attention sinks: what they show says little."
         )
         chips = [
-            Chip(token.text, 0.0 if token.sink else value, self._tip(place, value), token.sink)
+            TokenChip(token.text, 0.0 if token.sink else value, self._tip(place, value), token.sink)
             for place, (token, value) in enumerate(zip(reading.tokens, values, strict=True))
         ]
         self.chips.show_chips(chips, top)

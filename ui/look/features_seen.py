@@ -23,7 +23,7 @@ REFRESH_MS = 1000
 
 
 @dataclass(frozen=True)
-class Seen:
+class SeenFeature:
     """A feature with its strongest token."""
 
     index: int
@@ -32,7 +32,7 @@ class Seen:
     others: str
 
 
-_COLUMNS: tuple[Column[Seen], ...] = (
+_COLUMNS: tuple[Column[SeenFeature], ...] = (
     Column("#", lambda row: str(row.index), 66, right=True, muted=True),
     Column("Label", lambda row: row.words),
     Column("Strongest", lambda row: f"{row.best.value:.2f}", 92, right=True),
@@ -60,7 +60,7 @@ class SeenTab(QWidget):
         self.clear_button = Button("Clear", "quiet", on_click=self.clear)
         self.clear_button.setToolTip("Forget all tokens seen so far")
         self.notice = Notice()
-        self.table: RowsTable[Seen] = RowsTable(_COLUMNS, "Features seen this session")
+        self.table: RowsTable[SeenFeature] = RowsTable(_COLUMNS, "Features seen this session")
         self.table.chosen.connect(lambda row: self.feature_picked.emit(row.index))
         self._timer = QTimer(self)
         self._timer.setInterval(REFRESH_MS)
@@ -91,10 +91,10 @@ class SeenTab(QWidget):
         self._asking = True
         cleared = self._cleared
 
-        def read() -> tuple[list[Seen], bool]:
+        def read() -> tuple[list[SeenFeature], bool]:
             return seen_of(engine, place), engine.monitor.state().enabled
 
-        def shown(found: tuple[list[Seen], bool]) -> None:
+        def shown(found: tuple[list[SeenFeature], bool]) -> None:
             self._asking = False
             if self._cleared != cleared:
                 self.refresh()
@@ -135,7 +135,7 @@ class SeenTab(QWidget):
         super().hideEvent(event)
         self._timer.stop()
 
-    def _show(self, rows: Sequence[Seen], watching: bool) -> None:
+    def _show(self, rows: Sequence[SeenFeature], watching: bool) -> None:
         found = list(rows)
         if found != list(self.table.rows.rows):
             self.table.set_rows(found)
@@ -147,7 +147,7 @@ class SeenTab(QWidget):
         self.words.setText(words)
 
 
-def seen_of(engine: Engine, place: Attachment) -> list[Seen]:
+def seen_of(engine: Engine, place: Attachment) -> list[SeenFeature]:
     """The features of an SAE by their strongest token. Reads the library; for a background thread."""
     peaks = engine.monitor.peaks(place.sae_id, place.layer, limit=LISTED)
     labels = engine.library.labels.of(place.sae_id, [each.feature_idx for each in peaks])
@@ -158,5 +158,5 @@ def seen_of(engine: Engine, place: Attachment) -> list[Seen]:
             index = each.feature_idx
             others = dict.fromkeys(visible(token.token).strip() for token in tokens[1:6])
             words = labels[index].label if index in labels else "no label"
-            found.append(Seen(index, words, tokens[0], "  ".join(others)))
+            found.append(SeenFeature(index, words, tokens[0], "  ".join(others)))
     return found

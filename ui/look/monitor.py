@@ -23,8 +23,8 @@ from engine.events import (
 from engine.monitor.live import MAX_HISTORY
 from engine.monitor.records import FeatureStatistics, MonitoringCost, MonitoringState
 from engine.saes.attachment import Attachment
-from engine.steering.live import Place
-from ui.context.page_context import CHAT, FEATURES, STEERING, Frame
+from engine.steering.live import AttachmentKey
+from ui.context.page_context import CHAT, FEATURES, STEERING, PageContext
 from ui.kit import plots, theme
 from ui.kit.basics import Button, Card, Notice, column, label, line
 from ui.kit.choice import Choice
@@ -63,7 +63,7 @@ def _share(row: FeatureStatistics) -> str:
 class MonitorPage(QWidget):
     """Joins the live monitor to its views; everything is read in the background."""
 
-    def __init__(self, frame: Frame) -> None:
+    def __init__(self, frame: PageContext) -> None:
         super().__init__()
         self._engine = frame.engine
         self._bridge = frame.bridge
@@ -103,7 +103,7 @@ class MonitorPage(QWidget):
         self.bars = Bars("Strongest features of the last token")
         self.token = label("", "mono", wrap=True)
         self.statistics: RowsTable[FeatureStatistics] = RowsTable(self._figures(), "Figures", sortable=True)
-        self.history: RowsTable[monitor_feed.Event] = RowsTable(self._events(), "History")
+        self.history: RowsTable[monitor_feed.SeenEvent] = RowsTable(self._events(), "History")
         self.statistics.doubleClicked.connect(lambda _index: self._open_feature(None))
         self.tabs = [Button("Figures"), Button("History")]
         self.stack = QStackedWidget()
@@ -173,11 +173,11 @@ class MonitorPage(QWidget):
         self.watch.resume()
 
     @property
-    def _place(self) -> Place | None:
+    def _place(self) -> AttachmentKey | None:
         place = self.places.place
         return None if place is None else (place.sae_id, place.layer)
 
-    def _on_poll(self, found: Poll, place: Place | None, lists: int) -> None:
+    def _on_poll(self, found: Poll, place: AttachmentKey | None, lists: int) -> None:
         self._asking = False
         if place != self._place:
             return
@@ -369,8 +369,8 @@ class MonitorPage(QWidget):
             Column("Tokens", lambda row: count(row.count), 80, right=True, muted=True, sort=lambda row: row.count),
         )
 
-    def _events(self) -> tuple[Column[monitor_feed.Event], ...]:
-        def fired(event: monitor_feed.Event) -> str:
+    def _events(self) -> tuple[Column[monitor_feed.SeenEvent], ...]:
+        def fired(event: monitor_feed.SeenEvent) -> str:
             parts = []
             for index, value in event.strongest:
                 found = self._feed.labels.get(index)

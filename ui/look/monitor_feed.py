@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from engine.engine import Engine
 from engine.library.records import FeatureLabel
 from engine.monitor.records import ActivationRecord, FeatureStatistics, Metric, MonitoringCost, MonitoringState
-from engine.steering.live import Place
+from engine.steering.live import AttachmentKey
 
 KEPT = 400
 """Tokens kept of one SAE for the map and the history."""
@@ -23,7 +23,7 @@ STATISTICS = 100
 
 
 @dataclass(frozen=True)
-class Seen:
+class SeenRecord:
     """One record with its token in words."""
 
     record: ActivationRecord
@@ -37,7 +37,7 @@ class Poll:
     """
 
     number: int
-    new: tuple[Seen, ...]
+    new: tuple[SeenRecord, ...]
     state: MonitoringState
     cost: MonitoringCost
     statistics: tuple[FeatureStatistics, ...] | None
@@ -45,7 +45,7 @@ class Poll:
     asked: frozenset[int]
 
 
-def poll(engine: Engine, number: int, place: Place | None, known: Iterable[int], *, figures: bool) -> Poll:
+def poll(engine: Engine, number: int, place: AttachmentKey | None, known: Iterable[int], *, figures: bool) -> Poll:
     """Look at the monitor: what is new since ``number``. Reads the library for labels that are not ``known`` yet; for
     a background thread.
     """
@@ -53,12 +53,12 @@ def poll(engine: Engine, number: int, place: Place | None, known: Iterable[int],
     state = monitor.state()
     total, records = monitor.since(number)
     resident = engine.shelf.resident
-    new: list[Seen] = []
+    new: list[SeenRecord] = []
     statistics: tuple[FeatureStatistics, ...] | None = None
     wanted: set[int] = set()
     if place is not None and resident is not None:
         text = resident.backend.tokenizer.token_text
-        new = [Seen(each, text(each.token_id)) for each in records if (each.sae_id, each.layer) == place]
+        new = [SeenRecord(each, text(each.token_id)) for each in records if (each.sae_id, each.layer) == place]
         wanted = {index for each in new for index, _ in each.record.activations}
         if figures:
             watched = place in state.saes
@@ -81,7 +81,7 @@ class Map:
 
 
 @dataclass(frozen=True)
-class Event:
+class SeenEvent:
     """A line of the history: a token, the text around it, and what fired."""
 
     record: ActivationRecord
@@ -96,7 +96,7 @@ class Feed:
 
     def __init__(self) -> None:
         self.number = 0
-        self.seen: deque[Seen] = deque(maxlen=KEPT)
+        self.seen: deque[SeenRecord] = deque(maxlen=KEPT)
         self.labels: dict[int, FeatureLabel] = {}
         self.asked: set[int] = set()
         """Features whose labels are known, or known not to be there."""
@@ -137,22 +137,22 @@ class Feed:
         usual = [value for row in values for value, each in zip(row, shown, strict=True) if each.record.token_position]
         return Map(features, tuple(each.token for each in shown), values, max(usual, default=0.0))
 
-    def history(self, limit: int = 100) -> list[Event]:
+    def history(self, limit: int = 100) -> list[SeenEvent]:
         """The newest events first, each with the text around it as far as it was read."""
-        answers: dict[tuple[str, int], list[tuple[int, Seen]]] = {}
+        answers: dict[tuple[str, int], list[tuple[int, SeenRecord]]] = {}
         for place, each in enumerate(self.seen):
             answers.setdefault((each.record.request_id, each.record.choice), []).append((place, each))
-        events: list[tuple[int, Event]] = []
+        events: list[tuple[int, SeenEvent]] = []
         for answer in answers.values():
             for turn, (place, each) in enumerate(answer):
                 before = "".join(other.token for _, other in answer[max(0, turn - AROUND) : turn])
                 after = "".join(other.token for _, other in answer[turn + 1 : turn + 1 + AROUND])
                 strongest = each.record.top_k[:3]
-                events.append((place, Event(each.record, before, each.token, after, strongest)))
+                events.append((place, SeenEvent(each.record, before, each.token, after, strongest)))
         events.sort(key=lambda item: -item[0])
         return [event for _, event in events[:limit]]
 
     @property
-    def newest(self) -> Seen | None:
+    def newest(self) -> SeenRecord | None:
         """The last token."""
         return self.seen[-1] if self.seen else None

@@ -18,7 +18,7 @@ GAP, PAD, CORNER = 2, 3, 4
 
 
 @dataclass(frozen=True)
-class Chip:
+class TokenChip:
     """One token. ``faint``: what it shows says little (an attention sink)."""
 
     text: str
@@ -41,13 +41,13 @@ class TokenChips(QWidget):
         policy = QSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Minimum)
         policy.setHeightForWidth(True)
         self.setSizePolicy(policy)
-        self._chips: Sequence[Chip] = ()
+        self._chips: Sequence[TokenChip] = ()
         self._scale = 0.0
         self._rects: list[QRect] = []
         self._chosen: int | None = None
         theme.current().changed.connect(self.update)
 
-    def show_chips(self, chips: Sequence[Chip], scale: float) -> None:
+    def show_chips(self, chips: Sequence[TokenChip], scale: float) -> None:
         """Show these tokens; ``scale`` is the value that has the full colour."""
         same = [chip.text for chip in chips] == [chip.text for chip in self._chips]
         self._chips, self._scale = chips, scale
@@ -62,7 +62,7 @@ class TokenChips(QWidget):
         self.update()
 
     @property
-    def chips(self) -> Sequence[Chip]:
+    def chips(self) -> Sequence[TokenChip]:
         """What is shown."""
         return self._chips
 

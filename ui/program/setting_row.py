@@ -8,7 +8,7 @@ from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QBoxLayout, QComboBox, QLineEdit, QWidget
 
-from ui.context.services import Kind, Origin, SettingInfo
+from ui.context.services import SettingInfo, SettingKind, SettingOrigin
 from ui.kit import theme
 from ui.kit.basics import IconButton, column, label, line, pill, set_pill, set_property
 from ui.kit.choice import Choice
@@ -38,9 +38,9 @@ def facts_of(info: SettingInfo) -> str:
     """The small line under a setting: default, what it takes, its variable, and when a change counts."""
     default = "none" if info.default in (None, []) else shown(info.default)
     parts = [f"default {default}"]
-    if info.kind in (Kind.WHOLE, Kind.NUMBER):
+    if info.kind in (SettingKind.WHOLE, SettingKind.NUMBER):
         parts.append(info.allowed)
-    if info.kind is Kind.LIST:
+    if info.kind is SettingKind.LIST:
         parts.append("with commas between them")
     parts.append(info.environment)
     parts.append(f"counts {info.applies.value}")
@@ -65,10 +65,10 @@ class SettingRow(QWidget):
         self.editor: Switch | QComboBox | QLineEdit
         self.undo = IconButton("undo", f"Put {info.name} back to its default", lambda: self.reset.emit(self.info.name))
         name = title or info.name
-        if info.kind is Kind.SWITCH:
+        if info.kind is SettingKind.SWITCH:
             self.editor = Switch(name)
             self.editor.clicked.connect(lambda on: self.changed.emit(self.info.name, on))
-        elif info.kind is Kind.CHOICE:
+        elif info.kind is SettingKind.CHOICE:
             self.editor = Choice()
             self.editor.addItems(list(info.choices))
             self.editor.setFixedWidth(EDITOR_WIDTH)
@@ -130,7 +130,7 @@ class SettingRow(QWidget):
         policy = self.undo.sizePolicy()
         policy.setRetainSizeWhenHidden(True)
         self.undo.setSizePolicy(policy)
-        self.undo.setVisible(info.origin is Origin.FILE)
+        self.undo.setVisible(info.origin is SettingOrigin.FILE)
 
     def show_error(self, words: str) -> None:
         """Say why the value was refused, in place; empty takes that away."""
@@ -158,9 +158,9 @@ class SettingRow(QWidget):
             set_pill(self.origin, "waits for a restart", "info")
             self.origin.setToolTip("")
         else:
-            set_pill(self.origin, "changed" if info.origin is Origin.FILE else "default", "quiet")
+            set_pill(self.origin, "changed" if info.origin is SettingOrigin.FILE else "default", "quiet")
             self.origin.setToolTip(as_letters(f"From {info.origin_words}"))
-        self.origin.setVisible(info.locked or info.waiting or info.origin is Origin.FILE)
+        self.origin.setVisible(info.locked or info.waiting or info.origin is SettingOrigin.FILE)
 
     def _on_typed(self) -> None:
         assert isinstance(self.editor, QLineEdit)
@@ -170,5 +170,5 @@ class SettingRow(QWidget):
         if text == shown(self.info.value):
             self.settle()
             return
-        empty_is_value = self.info.kind is Kind.LIST
+        empty_is_value = self.info.kind is SettingKind.LIST
         self.changed.emit(self.info.name, text if text or empty_is_value else None)

@@ -10,7 +10,7 @@ from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QLineEdit, QSystemTrayIcon, QVBoxLayout
 
 from engine.events import Event, ServerStateChanged
-from ui.context.page_context import Frame
+from ui.context.page_context import PageContext
 from ui.context.services import SettingInfo, TokenState
 from ui.kit import shortcuts, theme
 from ui.kit.basics import Button, Card, ElidedLabel, Notice, column, label, line, rule
@@ -36,7 +36,7 @@ SEARCH_WIDTH = 260
 class SettingsPage(ScrollPage):
     """Shows what the settings service says and hands changes to it."""
 
-    def __init__(self, frame: Frame) -> None:
+    def __init__(self, frame: PageContext) -> None:
         self.search = QLineEdit()
         self.search.setPlaceholderText("Find a setting")
         self.search.setAccessibleName("Find a setting")

@@ -18,7 +18,7 @@ from engine.events import (
     RequestRecorded,
     ServerStateChanged,
 )
-from ui.context.page_context import Frame
+from ui.context.page_context import PageContext
 from ui.context.services import SettingInfo
 from ui.kit import theme
 from ui.kit.basics import Button, Card, Notice
@@ -55,7 +55,7 @@ def is_local(host: str) -> bool:
 class ServerPage(ScrollPage):
     """Joins the cards to the server and to its settings."""
 
-    def __init__(self, frame: Frame) -> None:
+    def __init__(self, frame: PageContext) -> None:
         super().__init__("Server", "Other programs use the model through this server, as they would use OpenAI's API.")
         self._frame = frame
         self._engine = frame.engine

@@ -12,7 +12,7 @@ from ui.kit.plain_text import as_letters
 from ui.shelf.shelf_row import ShelfRow
 
 
-class ModelRow(ShelfRow):
+class ModelShelfRow(ShelfRow):
     """Shows a view; says what the person wants with signals that carry the model's id."""
 
     load = Signal(int)

@@ -36,13 +36,13 @@ from engine.library.records import EngineKind
 from engine.models.backends.engines import EngineState, gguf_engine
 from engine.models.hardware.unused_gpus import UnusedGpu, unused_gpu
 from engine.models.registry import LoadedModel
-from ui.context.page_context import Frame
+from ui.context.page_context import PageContext
 from ui.kit import shelf_text as words
 from ui.kit.basics import Button, Notice
 from ui.kit.text import describe_error
 from ui.shelf.add_models import FILES, FOUND, AddModels
 from ui.shelf.memory_card import MemoryCard
-from ui.shelf.model_row import ModelRow
+from ui.shelf.model_row import ModelShelfRow
 from ui.shelf.shelf_page import ShelfPage
 
 PULSE_MS = 2000
@@ -72,7 +72,7 @@ class Copying:
 class ModelsPage(ShelfPage):
     """Joins the cards to the engine's models."""
 
-    def __init__(self, frame: Frame) -> None:
+    def __init__(self, frame: PageContext) -> None:
         super().__init__(
             "Models",
             "One model is in memory at a time; the others wait on the disk.",
@@ -81,7 +81,7 @@ class ModelsPage(ShelfPage):
         self._engine = frame.engine
         self._bridge = frame.bridge
         self._frame = frame
-        self.rows: dict[int, ModelRow] = {}
+        self.rows: dict[int, ModelShelfRow] = {}
         self.views: list[ModelView] = []
         self.gguf = gguf_engine()
         self.missing = Notice(closable=False)
@@ -188,8 +188,8 @@ class ModelsPage(ShelfPage):
             self.missing.show_words(self.gguf.in_words(), "warn" if wants_gguf else "info")
         self._show_memory()
 
-    def _make_row(self, view: ModelView) -> ModelRow:
-        row = ModelRow(view)
+    def _make_row(self, view: ModelView) -> ModelShelfRow:
+        row = ModelShelfRow(view)
         row.load.connect(self.load)
         row.unload.connect(self._unload)
         row.cancel_load.connect(lambda _id: self._run(self._engine.loader.cancel))

@@ -23,14 +23,14 @@ from engine.events import (
     SaesChanged,
 )
 from engine.library.records import AttachSetRecord, SaeRecord, SaeStatus
-from ui.context.page_context import Frame
+from ui.context.page_context import PageContext
 from ui.kit import shelf_text as words
 from ui.kit.basics import Button
 from ui.kit.text import counted, describe_error
 from ui.shelf.add_saes import AddSaes
 from ui.shelf.attach_sets import AttachSets
 from ui.shelf.sae_row import SaeLine
-from ui.shelf.saes_shelf import Shelf, file_of, read_shelf
+from ui.shelf.saes_shelf import SaesOnShelf, file_of, read_shelf
 from ui.shelf.shelf_page import ShelfPage
 
 PULSE_MS = 1000
@@ -41,7 +41,7 @@ EMPTY = "Nothing is here yet. Add SAEs below; they must be made for your model."
 class SaesPage(ShelfPage):
     """Joins the cards to the engine's SAEs."""
 
-    def __init__(self, frame: Frame) -> None:
+    def __init__(self, frame: PageContext) -> None:
         super().__init__(
             "SAEs",
             "A sparse autoencoder (SAE) takes one layer of its model apart into features. Attached, it reads that "
@@ -52,7 +52,7 @@ class SaesPage(ShelfPage):
         self._engine = frame.engine
         self._bridge = frame.bridge
         self.rows: dict[str, SaeLine] = {}
-        self.shelf_state = Shelf((), {}, ())
+        self.shelf_state = SaesOnShelf((), {}, ())
         self.sets = AttachSets()
         self.add = AddSaes()
         self._working = 0
@@ -108,7 +108,7 @@ class SaesPage(ShelfPage):
             lambda: read_shelf(self._engine), self._on_shelf, self._on_read_error, owner=self
         )
 
-    def _on_shelf(self, found: Shelf) -> None:
+    def _on_shelf(self, found: SaesOnShelf) -> None:
         self._reading = False
         self.shelf_state = found
         self._show_rows()

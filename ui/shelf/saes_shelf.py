@@ -16,7 +16,7 @@ WEIGHTS = (".safetensors", ".npz", ".pt", ".pth", ".bin", ".ckpt")
 
 
 @dataclass(frozen=True)
-class Shelf:
+class SaesOnShelf:
     """What the page shows, read in one go off the GUI thread."""
 
     records: Sequence[SaeRecord]
@@ -24,13 +24,13 @@ class Shelf:
     sets: Sequence[tuple[AttachSetRecord, Sequence[str]]]
 
 
-def read_shelf(engine: Engine) -> Shelf:
+def read_shelf(engine: Engine) -> SaesOnShelf:
     """Every SAE with its number of labels, and every set with what speaks against attaching it now. Reads files."""
     records = engine.saes.list()
     known = {record.id for record in records}
     labels = {record.id: engine.library.labels.count(record.id) for record in records}
     sets = [(each, set_problems(engine, each, known)) for each in engine.library.attach_sets.list()]
-    return Shelf(records, labels, sets)
+    return SaesOnShelf(records, labels, sets)
 
 
 def set_problems(engine: Engine, record: AttachSetRecord, known: set[str]) -> list[str]:

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QLineEdit, QPlainTextEdit, QWidget
 
 from engine.errors import InvalidParameter
 from engine.library.records import FeatureLabel
-from engine.steering.live import Entry, Place
+from engine.steering.live import AttachmentKey, Entry
 from engine.steering.push import UNMEASURED_END, UNMEASURED_STRENGTH
 from ui.kit import theme
 from ui.kit.basics import Button, Card, ElidedLabel, Notice, column, label, line
@@ -68,7 +68,7 @@ class AttachmentCard(Card):
     find_wanted = Signal()
     """A list to search for features is to be put in with :meth:`put_finder`."""
 
-    def __init__(self, place: Place, d_sae: int) -> None:
+    def __init__(self, place: AttachmentKey, d_sae: int) -> None:
         super().__init__()
         self.place = place
         self.rows: dict[int, FeatureRow] = {}

@@ -34,7 +34,7 @@ _ARROWS = {
 }
 
 
-class CircuitView(QGraphicsView):
+class CircuitCanvas(QGraphicsView):
     """The drawing itself. Arrows go from node to node, Tab through everything, + − 0 zoom."""
 
     noticed = Signal(str)
@@ -249,7 +249,7 @@ class CircuitDrawing(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self.view = CircuitView()
+        self.view = CircuitCanvas()
         self.legend = Flow(theme.M)
         self.said = label("", "small", wrap=True, selectable=True)
         self.legend_words: tuple[str, ...] = ()

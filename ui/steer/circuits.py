@@ -33,7 +33,7 @@ from engine.steering.flatten import by_place, flatten
 from engine.steering.hazards import Hazard, hazards
 from engine.steering.push import Push
 from engine.steering.strengths import SteeredSet
-from ui.context.page_context import CIRCUITS, FEATURES, Frame
+from ui.context.page_context import CIRCUITS, FEATURES, PageContext
 from ui.kit.basics import Button, label
 from ui.kit.flow import Flow
 from ui.kit.live_watch import LiveWatch, WatchState
@@ -41,7 +41,7 @@ from ui.steer.circuit_card import DRAWING, CircuitCard
 from ui.steer.circuit_graph import CircuitGraph, graph_of
 from ui.steer.circuit_text import circuit_line, circuit_marks, claim_marks
 from ui.steer.cluster_card import show_marks
-from ui.steer.contention_dialog import Choice, ContentionDialog
+from ui.steer.contention_dialog import ContentionChoice, ContentionDialog
 from ui.steer.item_list import Item
 from ui.steer.library_frame import LibraryFrame
 
@@ -110,7 +110,7 @@ class CircuitsPage(LibraryFrame[ShownCircuit]):
     words = "Features on several layers that were found to belong together, how sure anyone is of it, and one dial."
     noun = "circuit"
 
-    def __init__(self, frame: Frame) -> None:
+    def __init__(self, frame: PageContext) -> None:
         super().__init__(frame)
         self.card = CircuitCard()
         self.claims = Flow()
@@ -330,9 +330,9 @@ class CircuitsPage(LibraryFrame[ShownCircuit]):
         dialog = ContentionDialog(error, stopped, self)
 
         def decided() -> None:
-            if dialog.choice is Choice.DEACTIVATE:
+            if dialog.choice is ContentionChoice.DEACTIVATE:
                 self._make_way(view, dialog.incumbents, stopped)
-            elif dialog.choice is Choice.COMPOSE:
+            elif dialog.choice is ContentionChoice.COMPOSE:
                 self.activate(view, share=True, stopped=stopped)
             elif stopped:
                 self.say(f"Not activated. Stopped meanwhile: {', '.join(stopped)}.", "warn")

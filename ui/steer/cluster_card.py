@@ -23,7 +23,7 @@ from ui.steer.cluster_text import (
     cluster_warnings,
     dial_words,
 )
-from ui.steer.member_chips import Chip, MemberChips, member_told
+from ui.steer.member_chips import MemberChip, MemberChips, member_told
 from ui.steer.use_buttons import UseButtons
 
 
@@ -183,7 +183,7 @@ class ClusterCard(Card):
             member = members.get(index)
             told = () if member is None else member_told(member)
             chips.append(
-                Chip(
+                MemberChip(
                     index,
                     name or (known.label if known is not None else None),
                     strength,

@@ -24,7 +24,7 @@ from engine.events import (
 from engine.library.records import FeatureLabel, ProfileRecord
 from engine.steering.push import Push
 from engine.steering.strengths import SteeredSet
-from ui.context.page_context import CLUSTERS, Frame
+from ui.context.page_context import CLUSTERS, PageContext
 from ui.kit.basics import label
 from ui.steer.cluster_card import ClusterCard
 from ui.steer.cluster_text import cluster_line, cluster_marks
@@ -64,7 +64,7 @@ class ClustersPage(LibraryFrame[LabelledCluster]):
     words = "Features that belong together, on one layer, under one dial. One cluster or profile is active at a time."
     noun = "cluster"
 
-    def __init__(self, frame: Frame) -> None:
+    def __init__(self, frame: PageContext) -> None:
         super().__init__(frame)
         self.card = ClusterCard()
         self.card.dialled.connect(self._dial)

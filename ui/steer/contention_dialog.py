@@ -18,7 +18,7 @@ NAME_LIMIT = 32
 CONCURRENT = "CIRCUIT_ALLOW_CONCURRENT"
 
 
-class Choice(Enum):
+class ContentionChoice(Enum):
     """What a person decided."""
 
     CANCEL = "cancel"
@@ -33,7 +33,7 @@ class ContentionDialog(QDialog):
         super().__init__(parent)
         self.setWindowTitle("A layer is taken")
         details = error.details
-        self.choice = Choice.CANCEL
+        self.choice = ContentionChoice.CANCEL
         self.incumbents: tuple[tuple[str, str], ...] = tuple(
             (str(each["id"]), str(each["name"])) for each in details.get("all_incumbents", [])
         )
@@ -80,11 +80,11 @@ class ContentionDialog(QDialog):
         self.cancel_button.setFocus()
 
     def _deactivate(self) -> None:
-        self.choice = Choice.DEACTIVATE
+        self.choice = ContentionChoice.DEACTIVATE
         self.accept()
 
     def _compose(self) -> None:
-        self.choice = Choice.COMPOSE
+        self.choice = ContentionChoice.COMPOSE
         self.accept()
 
 

@@ -13,7 +13,7 @@ from PySide6.QtGui import QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QBoxLayout, QFileDialog, QFrame, QScrollArea, QSizePolicy, QStackedWidget, QWidget
 
 from engine.files import write_file
-from ui.context.page_context import CHAT, SWEEP, Frame
+from ui.context.page_context import CHAT, SWEEP, PageContext
 from ui.kit import theme
 from ui.kit.basics import Button, Card, Notice, Surface, column, label, line
 from ui.kit.intensity_dial import IntensityDial
@@ -53,7 +53,7 @@ class LibraryFrame(QWidget, Generic[V]):
     words: str
     noun: str
 
-    def __init__(self, frame: Frame) -> None:
+    def __init__(self, frame: PageContext) -> None:
         super().__init__()
         self.setObjectName("page")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground, True)

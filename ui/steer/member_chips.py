@@ -17,7 +17,7 @@ LABEL_LIMIT = 44
 
 
 @dataclass(frozen=True)
-class Chip:
+class MemberChip:
     """One feature. ``told`` are lines for the tooltip."""
 
     index: int
@@ -53,7 +53,7 @@ def member_told(member: Member) -> tuple[str, ...]:
 class MemberChips(Flow):
     """Shows chips, as many to a line as there is room for."""
 
-    def show_chips(self, chips: Sequence[Chip]) -> None:
+    def show_chips(self, chips: Sequence[MemberChip]) -> None:
         """Show these instead."""
         self.show_all([self._chip(each) for each in chips])
 
@@ -62,7 +62,7 @@ class MemberChips(Flow):
         return [widget.text() for widget in self.widgets() if isinstance(widget, QLabel)]
 
     @staticmethod
-    def _chip(each: Chip) -> QWidget:
+    def _chip(each: MemberChip) -> QWidget:
         made = pill(each.words(), "info" if each.strength >= 0 else "warn")
         made.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
         full = f"#{each.index} {each.label or 'no label'}, strength {signed(each.strength)} at λ 1"

@@ -14,7 +14,7 @@ from ui.kit.flow import Flow
 from ui.kit.intensity_dial import IntensityDial
 from ui.kit.steering_text import features, strength
 from ui.steer.cluster_card import Remarks, show_marks, show_push
-from ui.steer.member_chips import Chip, MemberChips
+from ui.steer.member_chips import MemberChip, MemberChips
 from ui.steer.use_buttons import UseButtons
 
 GREATEST = 2.0
@@ -115,7 +115,7 @@ class ProfileCard(Card):
         title = "Features, with their strength at λ 1" + (f" (the first {MOST_CHIPS}; {more} more)" if more else "")
         self.members_title.setText(title if shown else "It has no features: active, it steers nothing.")
         self.members.show_chips(
-            [Chip(index, labels[index].label if index in labels else None, value) for index, value in shown]
+            [MemberChip(index, labels[index].label if index in labels else None, value) for index, value in shown]
         )
 
     def _on_switch(self) -> None:

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QLineEdit, QPlainTextEdit
 from engine.errors import InvalidParameter
 from engine.library.names import PROFILE_NAME_LIMIT
 from engine.library.records import FeatureLabel, ProfileRecord, SaeRecord
-from engine.steering.live import Place
+from engine.steering.live import AttachmentKey
 from engine.steering.push import GENTLE, UNMEASURED_STRENGTH
 from ui.kit import theme
 from ui.kit.basics import Button, Card, Notice, column, inset_text, label, line
@@ -103,7 +103,7 @@ class ProfileEditor(Card):
         self._saes: dict[str, SaeRecord] = {}
         self._build()
 
-    def edit(self, draft: ProfileDraft, saes: Sequence[SaeRecord], attached: Sequence[Place]) -> None:
+    def edit(self, draft: ProfileDraft, saes: Sequence[SaeRecord], attached: Sequence[AttachmentKey]) -> None:
         """Begin with ``draft``; the SAEs to choose from are those of the library, the ``attached`` ones first."""
         self._draft = draft
         self._labels = {}

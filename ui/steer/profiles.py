@@ -22,10 +22,10 @@ from engine.events import (
     SteeringUpdated,
 )
 from engine.library.records import FeatureLabel, ProfileKind, ProfileRecord, SaeRecord
-from engine.steering.live import Place, profile_steers
+from engine.steering.live import AttachmentKey, profile_steers
 from engine.steering.push import UNMEASURED_STRENGTH, Push
 from engine.steering.strengths import SteeredSet
-from ui.context.page_context import PROFILES, Frame
+from ui.context.page_context import PROFILES, PageContext
 from ui.kit.basics import Button, label
 from ui.kit.plain_text import on_button
 from ui.kit.steering_text import features, place_words, strength
@@ -57,7 +57,7 @@ class ProfileView:
     pushes: tuple[Push, ...] = ()
 
 
-def fitting_place(places: Sequence[Place], sae_id: str | None, layer: int | None) -> Place | None:
+def fitting_place(places: Sequence[AttachmentKey], sae_id: str | None, layer: int | None) -> AttachmentKey | None:
     """The first of the attached ``places`` that a profile for this SAE (None: any) and layer would run on."""
     return next((place for place in places if sae_id in (None, place[0]) and layer in (None, place[1])), None)
 
@@ -70,7 +70,7 @@ class ProfilesPage(LibraryFrame[ProfileView]):
     words = "Features and strengths of your own under a name. One profile or cluster is active at a time."
     noun = "profile"
 
-    def __init__(self, frame: Frame) -> None:
+    def __init__(self, frame: PageContext) -> None:
         super().__init__(frame)
         self.card = ProfileCard()
         self.editor = ProfileEditor()
@@ -156,7 +156,7 @@ class ProfilesPage(LibraryFrame[ProfileView]):
         sae_id, layer = place if place is not None else (None, None)
         self._begin(ProfileDraft("", model_id=self._model(), sae_id=sae_id, layer=layer))
 
-    def from_place(self, place: Place) -> None:
+    def from_place(self, place: AttachmentKey) -> None:
         """Write a profile from what is set by hand at a place."""
         values = dict(self._engine.desk.state.entry(place).values)
         model = self._model()
@@ -286,10 +286,10 @@ class ProfilesPage(LibraryFrame[ProfileView]):
             else "Nothing is set by hand: turn a dial on the Steering page first"
         )
 
-    def _places(self) -> list[Place]:
+    def _places(self) -> list[AttachmentKey]:
         return [(each.sae_id, each.layer) for each in self._engine.desk.state.attachments]
 
-    def _steered(self) -> list[Place]:
+    def _steered(self) -> list[AttachmentKey]:
         state = self._engine.desk.state
         return [place for place in self._places() if state.entry(place).values]
 

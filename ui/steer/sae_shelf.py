@@ -8,7 +8,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QFrame, QProgressBar
 
 from engine.library.records import SaeRecord, SaeStatus
-from engine.steering.live import Place
+from engine.steering.live import AttachmentKey
 from ui.kit import theme
 from ui.kit.basics import Button, Card, ElidedLabel, Notice, column, inset_text, label, line, pill
 from ui.kit.number_field import WholeField
@@ -17,7 +17,7 @@ from ui.kit.steering_text import sae_facts, sae_figures
 SPIN_WIDTH = 64
 
 
-class SaeRow(QFrame):
+class SaeShelfRow(QFrame):
     """One SAE with its button."""
 
     attach = Signal(str, object)
@@ -75,7 +75,7 @@ class SaeShelf(Card):
 
     def __init__(self) -> None:
         super().__init__("SAEs", with_pill=False)
-        self.rows: list[SaeRow] = []
+        self.rows: list[SaeShelfRow] = []
         self.hint = label("", "muted", wrap=True)
         self.notice = Notice()
         self.progress = QProgressBar()
@@ -85,7 +85,7 @@ class SaeShelf(Card):
         self.add_button = Button("Import an SAE folder…", "plain", "folder", self.add_folder.emit)
         self._list = column(spacing=2)
         self._records: list[SaeRecord] = []
-        self._places: tuple[Place, ...] = ()
+        self._places: tuple[AttachmentKey, ...] = ()
         self._working: str | None = None
         self._loaded = False
         for part in (self.hint, self.notice):
@@ -100,7 +100,7 @@ class SaeShelf(Card):
         self._records = records
         self._refresh()
 
-    def show_state(self, places: Collection[Place], *, loaded: bool) -> None:
+    def show_state(self, places: Collection[AttachmentKey], *, loaded: bool) -> None:
         """What is attached where, and whether a model is loaded."""
         if (tuple(places), loaded) != (self._places, self._loaded):
             self._places, self._loaded = tuple(places), loaded
@@ -113,7 +113,7 @@ class SaeShelf(Card):
         self.add_button.setEnabled(sae_id is None)
         self._refresh()
 
-    def row(self, sae_id: str) -> SaeRow | None:
+    def row(self, sae_id: str) -> SaeShelfRow | None:
         """The row of an SAE."""
         return next((row for row in self.rows if row.record.id == sae_id), None)
 
@@ -124,7 +124,7 @@ class SaeShelf(Card):
             row.deleteLater()
         self.rows = []
         for record in self._records:
-            row = SaeRow(
+            row = SaeShelfRow(
                 record,
                 [layer for sae_id, layer in self._places if sae_id == record.id],
                 working=self._working == record.id,

@@ -26,14 +26,14 @@ from engine.events import (
 )
 from engine.library.records import FeatureLabel, SaeRecord
 from engine.saes.attachment import Attachment
-from engine.steering.live import LiveState, Place
-from ui.context.page_context import CHAT, HOME, Frame
+from engine.steering.live import AttachmentKey, LiveState
+from ui.context.page_context import CHAT, HOME, PageContext
 from ui.kit import theme
 from ui.kit.basics import Button, Card, column, label, line
 from ui.kit.feature_picker import FeaturePicker
 from ui.kit.live_watch import LiveWatch, WatchState
 from ui.kit.scroll_page import page_ground
-from ui.kit.steer_targets import Kind
+from ui.kit.steer_targets import TargetKind
 from ui.kit.steering_text import place_words
 from ui.kit.switch import Switch
 from ui.kit.text import describe_error
@@ -70,7 +70,7 @@ Known = tuple[dict[int, FeatureLabel], dict[int, float], float | None]
 class SteeringPage(QScrollArea):
     """Joins the cards to the engine; what steers is read from the desk, never kept here."""
 
-    def __init__(self, frame: Frame) -> None:
+    def __init__(self, frame: PageContext) -> None:
         super().__init__()
         self._engine = frame.engine
         self._bridge = frame.bridge
@@ -79,7 +79,7 @@ class SteeringPage(QScrollArea):
         self.setObjectName("page")
         self.setWidgetResizable(True)
         self.setFrameShape(QFrame.Shape.NoFrame)
-        self.cards: dict[Place, AttachmentCard] = {}
+        self.cards: dict[AttachmentKey, AttachmentCard] = {}
         self.shelf = SaeShelf()
         self.undo_button = Button("Undo", "plain", "undo", hand.undo)
         self.undo_button.setToolTip("Take the last change made here back (Ctrl+Z)")
@@ -91,7 +91,7 @@ class SteeringPage(QScrollArea):
         self.gate_words = label("", "muted", wrap=True)
         self.gate_button = Button("Go to Home", "primary", on_click=partial(frame.go, HOME))
         self.folder_dialog: QFileDialog | None = None
-        self._asked: dict[Place, frozenset[int]] = {}
+        self._asked: dict[AttachmentKey, frozenset[int]] = {}
         self.watch = LiveWatch.of(frame.engine, frame.bridge)
         self.live_switch = Switch("Live activations: read what the steered features do at every token")
         self.live_words = label("Live activations", "muted")
@@ -275,7 +275,7 @@ class SteeringPage(QScrollArea):
 
     # --- dials ------------------------------------------------------------------------------------------------------
 
-    def _make_card(self, place: Place, d_sae: int) -> AttachmentCard:
+    def _make_card(self, place: AttachmentKey, d_sae: int) -> AttachmentCard:
         card = AttachmentCard(place, d_sae)
         hand = self._hand
         card.added.connect(partial(hand.set_values, place))
@@ -295,12 +295,12 @@ class SteeringPage(QScrollArea):
         picker.picked.connect(lambda _sae_id, _layer, index: self._add_found(place, index))
         card.put_finder(picker)
 
-    def _add_found(self, place: Place, index: int) -> None:
+    def _add_found(self, place: AttachmentKey, index: int) -> None:
         """A feature that was found is added; one that is there keeps its strength."""
         if index not in self._engine.desk.state.entry(place).values:
             self._hand.set_values(place, {index: None})
 
-    def _on_refused(self, place: Place | None, error: Exception) -> None:
+    def _on_refused(self, place: AttachmentKey | None, error: Exception) -> None:
         card = self.cards.get(place) if place is not None else None
         if card is not None:
             card.say_error(error)
@@ -321,7 +321,7 @@ class SteeringPage(QScrollArea):
 
         def saved(profile: ProfileSummary) -> None:
             if self.cards.get(card.place) is card:
-                compare = partial(self._go, CHAT, compare=True, steer=(Kind.PROFILE.value, profile.record.id))
+                compare = partial(self._go, CHAT, compare=True, steer=(TargetKind.PROFILE.value, profile.record.id))
                 card.end_save(f"Saved as the profile {name}.", Button("Compare with it", "quiet", on_click=compare))
 
         self._bridge.run_once(
@@ -334,7 +334,7 @@ class SteeringPage(QScrollArea):
             owner=self,
         )
 
-    def _ask_known(self, place: Place, attachment: Attachment, indices: frozenset[int]) -> None:
+    def _ask_known(self, place: AttachmentKey, attachment: Attachment, indices: frozenset[int]) -> None:
         """Fetch labels and lengths when the features are others than those asked for last."""
         if self._asked.get(place) == indices:
             return
@@ -402,7 +402,7 @@ class SteeringPage(QScrollArea):
         self._columns.setDirection(QBoxLayout.Direction.LeftToRight if wide else QBoxLayout.Direction.TopToBottom)
 
 
-def _shared(state: LiveState, place: Place) -> str:
+def _shared(state: LiveState, place: AttachmentKey) -> str:
     names = [one.name for one in state.circuits if place in one.authored]
     return f"Also steered here by the circuit {', '.join(names)}." if names else ""
 

@@ -46,7 +46,7 @@ from engine.files import write_text
 from engine.steering.push import Push
 from engine.steering.strengths import SteeredSet
 from ui.bridge import Inbox
-from ui.context.page_context import STEERING, Frame
+from ui.context.page_context import STEERING, PageContext
 from ui.context.record_keeping import RecordKeeper
 from ui.kit import plots, theme
 from ui.kit.basics import Button, Card, Notice, column, label, line
@@ -76,7 +76,7 @@ class SweepPage(QWidget):
     A sweep that was begun elsewhere, over the API, is taken up as if it were the page's own.
     """
 
-    def __init__(self, frame: Frame) -> None:
+    def __init__(self, frame: PageContext) -> None:
         super().__init__()
         self._engine = frame.engine
         self._bridge = frame.bridge

@@ -24,7 +24,7 @@ from engine.library.records import CUT_OFF
 from engine.steering.path import NO_PATH, SteeringPath
 from engine.steering.report import SteeringReport
 from ui.bridge import Inbox
-from ui.kit.chat_state import ChatMessage
+from ui.kit.chat_state import ConversationMessage
 from ui.talk.steering_path import former_steps, going_on
 
 MOST_PIECES = 8192
@@ -40,7 +40,7 @@ class TurnState(StrEnum):
     WRITING = "writing"
 
 
-class Pen(QObject):
+class AnswerStream(QObject):
     """One answer under way. Where it goes on with what is there already, counts and pieces are added to the former.
 
     Args:
@@ -53,7 +53,7 @@ class Pen(QObject):
 
     def __init__(
         self,
-        message: ChatMessage,
+        message: ConversationMessage,
         names: Callable[[], dict[str, str]],
         parent: QObject,
     ) -> None:
@@ -181,12 +181,12 @@ class Pen(QObject):
             ending = {"finish_reason": "error", "error": delta.error.one_line()}
         self._end({**ending, **self._steering_of(delta)})
 
-    def so_far(self) -> ChatMessage:
+    def so_far(self) -> ConversationMessage:
         """The answer as far as it is written, to be kept in case the program ends before it does."""
         details = {**self.message.details, "finish_reason": CUT_OFF, **self._steered_so_far()}
         if self._pieces is not None:
             details["pieces"] = list(self._pieces)
-        return ChatMessage(self.message.role, self.message.content, details)
+        return ConversationMessage(self.message.role, self.message.content, details)
 
     def _steered_so_far(self) -> dict[str, object]:
         """What an answer was written under whose last word is not there yet, or is not waited for."""

@@ -10,11 +10,11 @@ from PySide6.QtCore import Slot
 from engine.errors import InvalidParameter, MillmError
 from engine.events import ConversationsChanged, Event, ModelLoadComplete
 from engine.library.records import ConversationRecord, ExperimentRecord
-from ui.context.page_context import HOME, Frame
+from ui.context.page_context import HOME, PageContext
 from ui.context.record_keeping import RecordKeeper
 from ui.kit.basics import Button
-from ui.kit.chat_state import ChatMessage, ChatOptions
-from ui.kit.steer_targets import Kind
+from ui.kit.chat_state import ChatOptions, ConversationMessage
+from ui.kit.steer_targets import TargetKind
 from ui.kit.text import describe_error
 from ui.kit.token_text import Coloured
 from ui.talk.chat_frame import ChatFrame
@@ -43,7 +43,7 @@ _STATES = {
 class ChatPage(ChatFrame):
     """Joins one :class:`ChatSession` at a time to the widgets; one left while writing goes on and saves itself."""
 
-    def __init__(self, frame: Frame) -> None:
+    def __init__(self, frame: PageContext) -> None:
         super().__init__()
         self._frame = frame
         self._engine = engine = frame.engine
@@ -63,7 +63,7 @@ class ChatPage(ChatFrame):
         self._taken: tuple[int | None, int] | None = None
         """The conversation that was taken up again, and how many messages it had."""
         self._has_compared = False
-        self._coloured: list[ChatMessage] = []
+        self._coloured: list[ConversationMessage] = []
         """Answers a person wants in colour."""
         self._held = False
         """The draft is to be sent as soon as what was chosen steers."""
@@ -162,7 +162,7 @@ class ChatPage(ChatFrame):
         if compare is not None:
             self.set_comparing(compare)
         if steer is not None:
-            self.dial.choose_soon(Kind(steer[0]), steer[1], intensity)
+            self.dial.choose_soon(TargetKind(steer[0]), steer[1], intensity)
         self.focus_input()
 
     def new_chat(self) -> None:
@@ -490,7 +490,7 @@ class ChatPage(ChatFrame):
             request = self._session.request_behind(index, model, plain=side is message.plain)
             self.lens.read(side, partial(prompt_ids, self._engine, request))
 
-    def _views(self, message: ChatMessage) -> list[AnswerMessage]:
+    def _views(self, message: ConversationMessage) -> list[AnswerMessage]:
         found = []
         for index, each in enumerate(self._session.messages):
             view = self.messages.view(index)
@@ -502,7 +502,7 @@ class ChatPage(ChatFrame):
                 found.append(view)
         return found
 
-    def _show_colours(self, message: ChatMessage, coloured: Coloured) -> None:
+    def _show_colours(self, message: ConversationMessage, coloured: Coloured) -> None:
         for view in self._views(message):
             if view.message is message:
                 view.show_colours(coloured)

@@ -1,7 +1,7 @@
 """One open conversation: sends turns to the engine, gathers answers, keeps the library's row up to date. No widgets.
 
 Several sessions may write at once: leaving a conversation does not end its answer. All methods run on the GUI thread;
-each answer is written by a :class:`ui.talk.answer_stream.Pen`, and preparing and saving go out through the
+each answer is written by a :class:`ui.talk.answer_stream.AnswerStream`, and preparing and saving go out through the
 bridge. A comparison is two answers to one question, a steered and a plain one, written at the same time from the same
 noise.
 """
@@ -21,9 +21,9 @@ from engine.generation.request import GenerationRequest
 from engine.generation.service import PreparedRequest, RequestHandle
 from engine.library.records import ConversationRecord, StoredMessage
 from ui.bridge import Bridge
-from ui.kit.chat_state import ChatMessage, ChatOptions, build_request, up_to_last_question
+from ui.kit.chat_state import ChatOptions, ConversationMessage, build_request, up_to_last_question
 from ui.kit.text import title_of
-from ui.talk.answer_stream import Pen, TurnState
+from ui.talk.answer_stream import AnswerStream, TurnState
 
 __all__ = ["ChatSession", "TurnState"]
 
@@ -39,8 +39,8 @@ class _Turn:
     """
 
     question: str | None
-    before: list[ChatMessage]
-    pens: list[Pen] = field(default_factory=list)
+    before: list[ConversationMessage]
+    pens: list[AnswerStream] = field(default_factory=list)
     stop_wanted: bool = False
     kept: int = 0
     """Characters that are in the library already; 0 before the first save that holds some of the answer."""
@@ -79,10 +79,10 @@ class ChatSession(QObject):
         self._bridge = bridge
         self.conversation_id: int | None = record.id if record else None
         self.system_prompt = record.system_prompt if record else ""
-        self.messages = [ChatMessage.from_stored(message) for message in record.messages] if record else []
+        self.messages = [ConversationMessage.from_stored(message) for message in record.messages] if record else []
         self.state = TurnState.IDLE
         self._turn: _Turn | None = None
-        self._before_edit: list[ChatMessage] | None = None
+        self._before_edit: list[ConversationMessage] | None = None
         self._discarded = False
         self._saving = False
         self._save_again = False
@@ -117,7 +117,7 @@ class ChatSession(QObject):
             return
         before = list(self.messages)
         self._before_edit = None
-        self._append(ChatMessage("user", text))
+        self._append(ConversationMessage("user", text))
         self._begin(_Turn(text, before), options, model, compare=compare)
 
     def regenerate(self, options: ChatOptions, model: str, *, compare: bool = False) -> None:
@@ -141,7 +141,9 @@ class ChatSession(QObject):
         turn = _Turn(None, [*self.messages[:-1], answer.copied()])
         noise = _noise(options) if answer.plain is not None else None
         history = self.messages[:-1]
-        jobs = [(side, [*history, ChatMessage("assistant", side.content)], side is answer.plain) for side in cut]
+        jobs = [
+            (side, [*history, ConversationMessage("assistant", side.content)], side is answer.plain) for side in cut
+        ]
         self._run(turn, [(side, turns, plain) for side, turns, plain in jobs], options, model, noise)
 
     def edit(self, index: int, text: str, options: ChatOptions, model: str, *, compare: bool = False) -> None:
@@ -150,7 +152,7 @@ class ChatSession(QObject):
             return
         before = list(self.messages)
         del self.messages[index:]
-        self.messages.append(ChatMessage("user", text))
+        self.messages.append(ConversationMessage("user", text))
         self.replaced.emit()
         self._before_edit = before
         self._begin(_Turn(None, before), options, model, compare=compare)
@@ -193,7 +195,9 @@ class ChatSession(QObject):
         for pen in turn.pens:
             pen.close()
         if not any(pen.wrote for pen in turn.pens):
-            self.messages = turn.before if turn.question is None else [*turn.before, ChatMessage("user", turn.question)]
+            self.messages = (
+                turn.before if turn.question is None else [*turn.before, ConversationMessage("user", turn.question)]
+            )
         if not self._discarded:
             self._write(*self._snapshot(), last=True)
 
@@ -203,7 +207,7 @@ class ChatSession(QObject):
         None where there is nothing to send. Raises InvalidParameter.
         """
         settled = self.messages[:-1] if self.busy else self.messages
-        turns = [*settled, ChatMessage("user", draft)] if draft.strip() else up_to_last_question(settled)
+        turns = [*settled, ConversationMessage("user", draft)] if draft.strip() else up_to_last_question(settled)
         return build_request(model, turns, options) if turns else None
 
     def request_behind(self, index: int, model: str, *, plain: bool = False) -> GenerationRequest:
@@ -225,15 +229,15 @@ class ChatSession(QObject):
         if noise is not None:
             details["noise_seed"] = noise
         history = list(self.messages)
-        plain = ChatMessage("assistant", "", dict(details)) if compare else None
-        answer = ChatMessage("assistant", "", details, plain)
+        plain = ConversationMessage("assistant", "", dict(details)) if compare else None
+        answer = ConversationMessage("assistant", "", details, plain)
         self._append(answer)
         self._run(turn, [(side, history, side is plain) for side in answer.sides], options, model, noise)
 
     def _run(
         self,
         turn: _Turn,
-        jobs: list[tuple[ChatMessage, list[ChatMessage], bool]],
+        jobs: list[tuple[ConversationMessage, list[ConversationMessage], bool]],
         options: ChatOptions,
         model: str,
         noise: int | None,
@@ -242,7 +246,7 @@ class ChatSession(QObject):
         self.system_prompt = options.system_prompt
         self._turn = turn
         for message, _history, _plain in jobs:
-            pen = Pen(message, self._circuit_names, self)
+            pen = AnswerStream(message, self._circuit_names, self)
             pen.grown.connect(self._on_grown)
             pen.moved.connect(self._on_moved)
             pen.ended.connect(self._on_ended)
@@ -338,7 +342,7 @@ class ChatSession(QObject):
         first = next((m.content for m in kept if m.role == "user"), "")
         return title_of(first), self.system_prompt, [self._as_far(message).stored() for message in kept]
 
-    def _as_far(self, message: ChatMessage) -> ChatMessage:
+    def _as_far(self, message: ConversationMessage) -> ConversationMessage:
         """``message`` as it is to be kept: what is still being written of it as cut off there."""
         under_way = {id(pen.message): pen for pen in (self._turn.pens if self._turn else ()) if not pen.done}
         sides = [under_way[id(side)].so_far() if id(side) in under_way else side for side in message.sides]
@@ -423,7 +427,7 @@ class ChatSession(QObject):
 
     # --- small things -----------------------------------------------------------------------------------------------
 
-    def _append(self, message: ChatMessage) -> None:
+    def _append(self, message: ConversationMessage) -> None:
         self.messages.append(message)
         self.message_added.emit(len(self.messages) - 1)
 
@@ -439,7 +443,7 @@ def _noise(options: ChatOptions) -> int:
 
 
 def _submit(
-    engine: Engine, requests: list[GenerationRequest], pens: list[Pen]
+    engine: Engine, requests: list[GenerationRequest], pens: list[AnswerStream]
 ) -> list[tuple[PreparedRequest, RequestHandle]]:
     """Prepare all, then queue all, so that they are read and written side by side; or none. For a background thread."""
     prepared = [engine.generation.prepare(request) for request in requests]

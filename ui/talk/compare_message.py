@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QBoxLayout, QFrame, QWidget
 
 from ui.kit import theme
 from ui.kit.basics import Button, column, label, line
-from ui.kit.chat_state import ChatMessage
+from ui.kit.chat_state import ConversationMessage
 from ui.talk.message_view import AnswerMessage
 
 PLAIN_HEAD = "Plain"
@@ -39,7 +39,7 @@ class CompareMessage(QWidget):
     colour = Signal()
     keep = Signal()
 
-    def __init__(self, message: ChatMessage) -> None:
+    def __init__(self, message: ConversationMessage) -> None:
         super().__init__()
         assert message.plain is not None
         self._message = message
@@ -69,7 +69,7 @@ class CompareMessage(QWidget):
         self.refresh()
 
     @property
-    def message(self) -> ChatMessage:
+    def message(self) -> ConversationMessage:
         """What is shown."""
         return self._message
 

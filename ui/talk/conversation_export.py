@@ -7,14 +7,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from engine.actions.experiments.export import steering_lines
-from ui.kit.chat_state import ChatMessage, sampling_words
+from ui.kit.chat_state import ConversationMessage, sampling_words
 from ui.kit.steering_text import report_words
 from ui.talk.figures import figures
 
 KIND: Final = "millm.conversation"
 
 
-def as_json(title: str, system_prompt: str, messages: Sequence[ChatMessage], versions: Mapping[str, str]) -> str:
+def as_json(
+    title: str, system_prompt: str, messages: Sequence[ConversationMessage], versions: Mapping[str, str]
+) -> str:
     """All that is known of every message; ``plain`` is the answer beside a steered one."""
     whole = {
         "kind": KIND,
@@ -27,7 +29,9 @@ def as_json(title: str, system_prompt: str, messages: Sequence[ChatMessage], ver
     return json.dumps(whole, ensure_ascii=False, indent=1) + "\n"
 
 
-def as_markdown(title: str, system_prompt: str, messages: Sequence[ChatMessage], versions: Mapping[str, str]) -> str:
+def as_markdown(
+    title: str, system_prompt: str, messages: Sequence[ConversationMessage], versions: Mapping[str, str]
+) -> str:
     """The conversation to be read and passed on."""
     parts = [f"# {' '.join(title.split())}", ""]
     if system_prompt.strip():
@@ -48,14 +52,14 @@ def as_markdown(title: str, system_prompt: str, messages: Sequence[ChatMessage],
     return "\n".join(parts).rstrip() + "\n"
 
 
-def _message(message: ChatMessage) -> dict[str, Any]:
+def _message(message: ConversationMessage) -> dict[str, Any]:
     told: dict[str, Any] = {"role": message.role, "content": message.content, "details": dict(message.details)}
     if message.plain is not None:
         told["plain"] = {"content": message.plain.content, "details": dict(message.plain.details)}
     return told
 
 
-def _answer(answer: ChatMessage) -> list[str]:
+def _answer(answer: ConversationMessage) -> list[str]:
     details = answer.details
     told = [figures(details) or "still being written", report_words(details, every_step=True), sampling_words(details)]
     if details.get("error"):

@@ -8,10 +8,10 @@ from pathlib import Path
 from PySide6.QtWidgets import QFileDialog, QWidget
 
 from engine.files import write_text
-from ui.context.page_context import Frame
+from ui.context.page_context import PageContext
 from ui.context.record_keeping import versions_now
 from ui.kit.basics import Notice
-from ui.kit.chat_state import ChatMessage
+from ui.kit.chat_state import ConversationMessage
 from ui.kit.text import describe_error
 from ui.talk.conversation_export import as_json, as_markdown
 
@@ -21,13 +21,13 @@ FILTERS = {"md": "Markdown (*.md)", "json": "JSON (*.json)"}
 class ConversationExport:
     """One dialog at a time, over ``page``; ``notice`` says how it went."""
 
-    def __init__(self, frame: Frame, notice: Notice, page: QWidget) -> None:
+    def __init__(self, frame: PageContext, notice: Notice, page: QWidget) -> None:
         self._frame = frame
         self._notice = notice
         self._page = page
         self.dialog: QFileDialog | None = None
 
-    def ask(self, title: str, system_prompt: str, messages: Sequence[ChatMessage]) -> None:
+    def ask(self, title: str, system_prompt: str, messages: Sequence[ConversationMessage]) -> None:
         """Let the person choose a place and one of both forms for these messages, as they are now."""
         name = " ".join("".join(c if c.isalnum() or c in " -_" else " " for c in title).split())[:60]
         dialog = QFileDialog(self._page, "Export this conversation")
@@ -41,7 +41,7 @@ class ConversationExport:
         self.dialog = dialog
         dialog.open()
 
-    def write(self, path: str, title: str, system_prompt: str, messages: Sequence[ChatMessage]) -> None:
+    def write(self, path: str, title: str, system_prompt: str, messages: Sequence[ConversationMessage]) -> None:
         """Write the messages to ``path``: as JSON where it is called so, else as Markdown."""
         own = dict(self._frame.services.versions)
         form = as_json if path.lower().endswith(".json") else as_markdown

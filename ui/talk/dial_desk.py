@@ -19,13 +19,13 @@ from engine.events import (
     SteeringUpdated,
 )
 from engine.steering.errors import SaeSetIncomplete, UnvalidatedCircuit
-from ui.context.page_context import Frame
+from ui.context.page_context import PageContext
 from ui.kit.rung_badge import next_words
 from ui.kit.steer_targets import (
     NOTHING,
-    Kind,
-    Shelf,
     Target,
+    TargetKind,
+    Targets,
     apply_value,
     in_force,
     live_target,
@@ -48,17 +48,17 @@ class DialDesk(QObject):
     changed = Signal()
     """What steers, or what is chosen, is another than before."""
 
-    def __init__(self, frame: Frame, strip: SteerStrip, parent: QObject) -> None:
+    def __init__(self, frame: PageContext, strip: SteerStrip, parent: QObject) -> None:
         super().__init__(parent)
         self._engine = frame.engine
         self._bridge = frame.bridge
         self._strip = strip
-        self._shelf = Shelf()
-        self._chosen: tuple[Kind, str] = LIVE
+        self._shelf = Targets()
+        self._chosen: tuple[TargetKind, str] = LIVE
         self._mine: Target | None = None
         """What was put in force here, and goes when something else is chosen here."""
         self._hand: Target | None = None
-        self._wish: tuple[Kind, str, float | None] | None = None
+        self._wish: tuple[TargetKind, str, float | None] | None = None
         """What is to be chosen as soon as the library was read."""
         self._agreed: set[str] = set()
         self._wanted: tuple[Target, float] | None = None
@@ -83,7 +83,7 @@ class DialDesk(QObject):
     # --- what is chosen ---------------------------------------------------------------------------------------------
 
     @property
-    def chosen(self) -> tuple[Kind, str]:
+    def chosen(self) -> tuple[TargetKind, str]:
         """(kind, id of the row); the live steering is ``LIVE``."""
         return self._chosen
 
@@ -109,7 +109,7 @@ class DialDesk(QObject):
         self._asked += 1
         asked, engine = self._asked, self._engine
 
-        def read(shelf: Shelf) -> None:
+        def read(shelf: Targets) -> None:
             if asked != self._asked:
                 return
             self._shelf = shelf
@@ -121,12 +121,12 @@ class DialDesk(QObject):
 
         self._bridge.run_in_background(lambda: read_shelf(engine), read, self._say_error, owner=self)
 
-    def choose_soon(self, kind: Kind, key: str, value: float | None = None) -> None:
+    def choose_soon(self, kind: TargetKind, key: str, value: float | None = None) -> None:
         """Choose a document, with its dial at ``value``, once the library was read anew."""
         self._wish = (kind, key, value)
         self.refresh()
 
-    def choose(self, kind: Kind, key: str, value: float | None = None) -> None:
+    def choose(self, kind: TargetKind, key: str, value: float | None = None) -> None:
         """Steer with this document; with ``LIVE``, with whatever steers already."""
         self._strip.notice.hide()
         self._pending = self._at_zero = False
@@ -230,13 +230,13 @@ class DialDesk(QObject):
             self._at_zero = False
             self._strip.notice.hide()
         target = self._target()
-        if target is None or target.kind is Kind.NONE:
+        if target is None or target.kind is TargetKind.NONE:
             return
         if target.gated and target.key not in self._agreed and self._chosen == LIVE:
             # Whoever activated it has said that this is known; the person at this dial has not.
             self._strip.ask(f"“{target.name}” is not validated. {next_words(target.rung or 0)}")
             return
-        if target.kind is Kind.HAND:
+        if target.kind is TargetKind.HAND:
             self._hand = replace(target, value=value)
         self._wanted = (target, value)
         self._pump()
@@ -270,7 +270,7 @@ class DialDesk(QObject):
 
     @property
     def _turning_hand(self) -> bool:
-        return any(each is not None and each.kind is Kind.HAND for each in (self._under_way, self._next))
+        return any(each is not None and each.kind is TargetKind.HAND for each in (self._under_way, self._next))
 
     @property
     def _next(self) -> Target | None:
@@ -294,7 +294,7 @@ class DialDesk(QObject):
                 # Somebody else took it out of force, or it is gone.
                 self._chosen, self._mine = LIVE, None
         target = self._target()
-        if target is not None and target.kind is Kind.HAND:
+        if target is not None and target.kind is TargetKind.HAND:
             self._hand = target
         rung, claim = self._evidence(target)
         self._strip.show_shelf(self._shelf, self._chosen)
@@ -309,7 +309,7 @@ class DialDesk(QObject):
     def _standing(self, target: Target) -> Target:
         """The target with its dial where it stands this moment, which the library may not have been asked for yet."""
         state = self._engine.desk.state
-        if target.kind is Kind.NONE or self._wanted is not None or self._turning:
+        if target.kind is TargetKind.NONE or self._wanted is not None or self._turning:
             return target if self._wanted is None else replace(target, value=self._wanted[1])
         if state.profile is not None and state.profile.profile_id == target.key:
             return replace(target, value=state.profile.intensity)
@@ -318,7 +318,7 @@ class DialDesk(QObject):
 
     def _evidence(self, target: Target | None) -> tuple[int | None, str]:
         """The rung to show beside the dial, and words where a circuit's evidence may not be claimed now."""
-        if target is None or target.kind is not Kind.CIRCUIT:
+        if target is None or target.kind is not TargetKind.CIRCUIT:
             return None, ""
         plan = self._engine.desk.live_plan
         serving = any(each.circuit_id == target.key for each in plan.report.circuits)

@@ -24,7 +24,7 @@ from engine.events import (
 )
 from engine.library.records import ModelRecord, ModelSource
 from ui.context.demo_install import suggestion
-from ui.context.page_context import CHAT, GROUPS, SAES, STEERING, Frame
+from ui.context.page_context import CHAT, GROUPS, SAES, STEERING, PageContext
 from ui.context.services import DemoFacts
 from ui.kit.first_steps import FirstSteps
 from ui.kit.text import describe_error
@@ -49,7 +49,7 @@ _EVENTS = (
 
 
 @dataclass(frozen=True)
-class Standing:
+class StepsStanding:
     """What the library holds of what the steps need. ``cluster`` is the id of the one that shows the dial.
 
     ``older_pack``: the demo's SAEs and documents there are of an earlier version than the program's.
@@ -68,7 +68,7 @@ class Standing:
         return suggestion(there)
 
 
-def read_standing(engine: Engine, facts: DemoFacts | None) -> Standing:
+def read_standing(engine: Engine, facts: DemoFacts | None) -> StepsStanding:
     """Ask the library; for a background thread."""
     there = facts is not None and engine.library.attach_sets.get(facts.attach_set) is not None
     older = facts is not None and facts.is_older is not None and facts.is_older(engine.library)
@@ -76,7 +76,9 @@ def read_standing(engine: Engine, facts: DemoFacts | None) -> Standing:
     if facts is not None:
         found = {each.record.name: each.record.id for each in engine.clusters.list().clusters}
         cluster = found.get(facts.cluster)
-    return Standing(tuple(engine.shelf.list()), there, older, cluster, bool(engine.library.state.get(COMPARED_KEY)))
+    return StepsStanding(
+        tuple(engine.shelf.list()), there, older, cluster, bool(engine.library.state.get(COMPARED_KEY))
+    )
 
 
 class FirstStepsGuide(QObject):
@@ -85,7 +87,7 @@ class FirstStepsGuide(QObject):
     load_wanted = Signal(int)
     failed = Signal(object)
 
-    def __init__(self, frame: Frame, card: FirstSteps, page: QWidget) -> None:
+    def __init__(self, frame: PageContext, card: FirstSteps, page: QWidget) -> None:
         super().__init__(page)
         self._frame = frame
         self._engine = frame.engine
@@ -94,7 +96,7 @@ class FirstStepsGuide(QObject):
         self._demo = frame.demo
         self._card = card
         self._page = page
-        self._standing: Standing | None = None
+        self._standing: StepsStanding | None = None
         self._attaching = False
         self._asked = 0
         self._then: list[Callable[[], None]] = []
@@ -124,7 +126,7 @@ class FirstStepsGuide(QObject):
         self._asked += 1
         asked, engine, facts = self._asked, self._engine, self._facts
 
-        def told(standing: Standing) -> None:
+        def told(standing: StepsStanding) -> None:
             if asked == self._asked:
                 self._standing = standing
                 self._show()

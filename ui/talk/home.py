@@ -23,7 +23,7 @@ from engine.events import (
 )
 from engine.library.records import ConversationSummary, ModelRecord
 from engine.models.registry import LoadedModel
-from ui.context.page_context import CHAT, MODELS, STEERING, Frame
+from ui.context.page_context import CHAT, MODELS, STEERING, PageContext
 from ui.kit import theme
 from ui.kit.basics import Button, Surface, column
 from ui.kit.first_steps import FirstSteps
@@ -50,7 +50,7 @@ TALL = 940
 class HomePage(QScrollArea):
     """Joins the three cards to the engine and the server."""
 
-    def __init__(self, frame: Frame) -> None:
+    def __init__(self, frame: PageContext) -> None:
         super().__init__()
         self._frame = frame
         self._services = services = frame.services

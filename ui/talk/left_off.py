@@ -9,7 +9,7 @@ from PySide6.QtCore import QObject, QTimer, Signal
 
 from engine.library.database import Library
 from engine.library.records import ConversationRecord
-from ui.context.page_context import Frame
+from ui.context.page_context import PageContext
 
 LEFT_OFF_KEY = "chat_left_off"
 SETTLE_MS = 200
@@ -21,7 +21,7 @@ class LeftOff(QObject):
     found = Signal(object, bool)
     """The conversation (None where it is gone, or was none), whether answers were compared."""
 
-    def __init__(self, frame: Frame, parent: QObject) -> None:
+    def __init__(self, frame: PageContext, parent: QObject) -> None:
         super().__init__(parent)
         self._bridge = frame.bridge
         self._state = frame.engine.library.state

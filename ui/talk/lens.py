@@ -13,15 +13,15 @@ from engine.engine import Engine
 from engine.events import ActivationObserved, Event, MonitoringStateChanged, SaeAttached, SaeDetached, SaesChanged
 from engine.generation.request import GenerationRequest
 from engine.library.records import FeatureLabel
-from engine.steering.live import Place
-from ui.context.page_context import Frame
+from engine.steering.live import AttachmentKey
+from ui.context.page_context import PageContext
 from ui.kit import theme
 from ui.kit.basics import Button, label, line
-from ui.kit.chat_state import ChatMessage
+from ui.kit.chat_state import ConversationMessage
 from ui.kit.choice import Choice
 from ui.kit.feature_picker import FeaturePicker
 from ui.kit.text import describe_error
-from ui.kit.token_text import Coloured, Piece
+from ui.kit.token_text import Coloured, TokenPiece
 from ui.talk.lens_panel import LensPanel, LiveRow
 
 
@@ -46,7 +46,7 @@ class FeatureDialog(QDialog):
 
     picked = Signal(str, int, int)
 
-    def __init__(self, frame: Frame, parent: QWidget) -> None:
+    def __init__(self, frame: PageContext, parent: QWidget) -> None:
         super().__init__(parent)
         self.setWindowTitle("Choose a feature")
         self.resize(560, 560)
@@ -82,9 +82,9 @@ class Lens(QObject):
 
     feature_changed = Signal()
     coloured = Signal(object, object)
-    """(a :class:`ChatMessage`, its :class:`Coloured`)."""
+    """(a :class:`ConversationMessage`, its :class:`Coloured`)."""
 
-    def __init__(self, frame: Frame, panel: LensPanel, page: QWidget) -> None:
+    def __init__(self, frame: PageContext, panel: LensPanel, page: QWidget) -> None:
         super().__init__(page)
         self._frame = frame
         self._engine = frame.engine
@@ -93,7 +93,7 @@ class Lens(QObject):
         self._page = page
         self.feature: Feature | None = None
         self.dialog: FeatureDialog | None = None
-        self._live: dict[Place, list[LiveRow]] = {}
+        self._live: dict[AttachmentKey, list[LiveRow]] = {}
         self._labels: dict[tuple[str, int], str] = {}
         self._asked = 0
         panel.choose.connect(self.choose)
@@ -132,7 +132,7 @@ class Lens(QObject):
         self._panel.show_feature("", "")
         self.feature_changed.emit()
 
-    def read(self, message: ChatMessage, prompt_ids: Callable[[], tuple[int, ...]]) -> None:
+    def read(self, message: ConversationMessage, prompt_ids: Callable[[], tuple[int, ...]]) -> None:
         """Read an answer unsteered and say its colours with :attr:`coloured`.
 
         ``prompt_ids`` gives the tokens before the answer; it runs in the background.
@@ -162,17 +162,22 @@ class Lens(QObject):
         self._bridge.run_in_background(begin, begun, self._say_error, owner=self)
 
     def _show(
-        self, message: ChatMessage, feature: Feature, pieces: list[list[object]], reading: TextReading, start: int
+        self,
+        message: ConversationMessage,
+        feature: Feature,
+        pieces: list[list[object]],
+        reading: TextReading,
+        start: int,
     ) -> None:
         if feature != self.feature:
             return
         values = reading.values(feature.index)[start:]
-        found: list[Piece] = []
+        found: list[TokenPiece] = []
         place = 0
         for text, tokens in pieces:
             here = values[place : place + len(tokens)]  # type: ignore[arg-type]
             place += len(tokens)  # type: ignore[arg-type]
-            found.append(Piece(str(text), max(here) if here else None))
+            found.append(TokenPiece(str(text), max(here) if here else None))
         most = max((piece.value for piece in found if piece.value is not None), default=0.0)
         words = f"{feature.name} at layer {feature.layer}, from an unsteered reading; strongest here {most:.1f}"
         if feature.most is not None:
@@ -226,7 +231,7 @@ class Lens(QObject):
 
             self._bridge.run_in_background(lambda: labels.of(sae_id, missing), known, self._say_error, owner=self)
 
-    def _name(self, place: Place) -> None:
+    def _name(self, place: AttachmentKey) -> None:
         rows = self._live.get(place)
         if rows is not None:
             self._live[place] = [

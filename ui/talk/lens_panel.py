@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QFrame, QProgressBar, QScrollArea, QVBoxLayout, QWidget
 
-from engine.steering.live import Place
+from engine.steering.live import AttachmentKey
 from ui.kit import theme
 from ui.kit.basics import Button, ElidedLabel, IconButton, Notice, column, label, line, rule
 from ui.kit.plain_text import as_letters
@@ -58,7 +58,7 @@ class _Strength(QWidget):
 class _PlaceBox(QWidget):
     """The strongest features of one SAE."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: AttachmentKey) -> None:
         super().__init__()
         self.place = place
         self.rows = [_Strength() for _ in range(ROWS)]
@@ -102,7 +102,7 @@ class LensPanel(QScrollArea):
         self.token = ElidedLabel("", "strong")
         self.empty = label("", "small", wrap=True)
         self.notice = Notice()
-        self._boxes: dict[Place, _PlaceBox] = {}
+        self._boxes: dict[AttachmentKey, _PlaceBox] = {}
         self._stack: QVBoxLayout = column(spacing=theme.M)
         body = QWidget()
         body.setObjectName("scrollBody")
@@ -151,7 +151,7 @@ class LensPanel(QScrollArea):
         self.empty.setText(words)
         self.empty.setVisible(bool(words))
 
-    def show_live(self, token: str, found: Mapping[Place, list[LiveRow]]) -> None:
+    def show_live(self, token: str, found: Mapping[AttachmentKey, list[LiveRow]]) -> None:
         """The strongest features of the last token, by SAE."""
         self.token.set_text(f"“{token}”" if token else "")
         self.token.setVisible(bool(token))
@@ -168,7 +168,7 @@ class LensPanel(QScrollArea):
         if found:
             self.empty.hide()
 
-    def live_rows(self) -> dict[Place, list[str]]:
+    def live_rows(self) -> dict[AttachmentKey, list[str]]:
         """What is shown of each SAE, from the top."""
         return {
             place: [row.name.full_text() for row in box.rows if not row.isHidden()]

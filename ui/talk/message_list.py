@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QFrame, QScrollArea, QSizePolicy, QVBoxLayout, QWi
 
 from ui.kit import theme
 from ui.kit.basics import Button, Surface, column, label
-from ui.kit.chat_state import ChatMessage
+from ui.kit.chat_state import ConversationMessage
 from ui.talk.compare_message import CompareMessage
 from ui.talk.message_view import AnswerMessage, UserMessage
 
@@ -46,7 +46,7 @@ class MessageList(QScrollArea):
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setObjectName("page")
-        self._messages: list[ChatMessage] = []
+        self._messages: list[ConversationMessage] = []
         self._views: list[MessageView] = []
         self._first = 0
         self._follow = True
@@ -85,7 +85,7 @@ class MessageList(QScrollArea):
 
     # --- what is shown ----------------------------------------------------------------------------------------------
 
-    def show_all(self, messages: list[ChatMessage]) -> None:
+    def show_all(self, messages: list[ConversationMessage]) -> None:
         """Show a conversation from its end."""
         self.setUpdatesEnabled(False)
         while self._views:
@@ -98,7 +98,7 @@ class MessageList(QScrollArea):
         self.setUpdatesEnabled(True)
         self.scroll_to_end()
 
-    def add(self, message: ChatMessage) -> None:
+    def add(self, message: ConversationMessage) -> None:
         """Show one more message at the end."""
         self._messages.append(message)
         self._add_view(len(self._messages) - 1)

@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QBoxLayout, QFrame, QHBoxLayout, QSizePolicy, QWid
 
 from ui.kit import theme
 from ui.kit.basics import CopyButton, ElidedLabel, IconButton, column, label, line
-from ui.kit.chat_state import ChatMessage, sampling_words
+from ui.kit.chat_state import ConversationMessage, sampling_words
 from ui.kit.flow_text import FlowText
 from ui.kit.markdown_view import MarkdownView
 from ui.kit.plain_text import as_letters
@@ -49,7 +49,7 @@ class UserMessage(QWidget):
 
     edited = Signal(str)
 
-    def __init__(self, message: ChatMessage) -> None:
+    def __init__(self, message: ConversationMessage) -> None:
         super().__init__()
         self._message = message
         self._text = FlowText()
@@ -131,7 +131,7 @@ class AnswerMessage(QWidget):
     inspect = Signal()
     colour = Signal()
 
-    def __init__(self, message: ChatMessage, heading: str = "", *, single: bool = True) -> None:
+    def __init__(self, message: ConversationMessage, heading: str = "", *, single: bool = True) -> None:
         super().__init__()
         self._message = message
         self._single = single
@@ -179,7 +179,7 @@ class AnswerMessage(QWidget):
         self._show_buttons()
 
     @property
-    def message(self) -> ChatMessage:
+    def message(self) -> ConversationMessage:
         """What is shown."""
         return self._message
 

@@ -29,7 +29,7 @@ def facts_of(loaded: LoadedModel) -> list[tuple[str, str]]:
     ]
 
 
-class ModelRow(QFrame):
+class ModelCardRow(QFrame):
     """One model of the shelf with its button."""
 
     load = Signal(int)
@@ -87,7 +87,7 @@ class ModelCard(Card):
         self.cancel_button = Button("Cancel", on_click=self.cancel.emit)
         self.notice = Notice()
         self.shelf_head = label("On the shelf", "group")
-        self.rows: list[ModelRow] = []
+        self.rows: list[ModelCardRow] = []
         self._rows_layout = column(spacing=2)
         rows_body = QWidget()
         rows_body.setObjectName("scrollBody")
@@ -186,7 +186,7 @@ class ModelCard(Card):
         idle = self._resident is None and self._loading is None
         runnable = [record for record in self._records if can_run(record.engine)]
         for record in self._records:
-            row = ModelRow(
+            row = ModelCardRow(
                 record,
                 resident=self._loading is None and self._resident is not None and self._resident.record.id == record.id,
                 loading=self._loading is not None and self._loading.model_id == record.id,

@@ -25,7 +25,7 @@ from engine.errors import NotFound
 from engine.events import Event, ExperimentsChanged
 from engine.files import write_text
 from engine.library.records import ExperimentRecord, ExperimentSummary, RecordKind
-from ui.context.page_context import CHAT, FEATURES, SWEEP, Frame
+from ui.context.page_context import CHAT, FEATURES, SWEEP, PageContext
 from ui.kit import plots, theme
 from ui.kit.basics import Button, Notice, Surface, column, label, line
 from ui.kit.flow import Flow
@@ -93,7 +93,7 @@ class _RowDelegate(QStyledItemDelegate):
 class RecordsPage(Surface):
     """The list on the left, the record on the right."""
 
-    def __init__(self, frame: Frame) -> None:
+    def __init__(self, frame: PageContext) -> None:
         super().__init__("page")
         self._frame = frame
         self._bridge = frame.bridge

@@ -13,9 +13,9 @@ from ui.kit.intensity_dial import IntensityDial
 from ui.kit.overlay_place import KEEP_CLEAR
 from ui.kit.plain_text import as_letters
 from ui.kit.rung_badge import RungBadge
-from ui.kit.steer_targets import Kind, Shelf, Target
+from ui.kit.steer_targets import Target, TargetKind, Targets
 
-LIVE = (Kind.NONE, "")
+LIVE = (TargetKind.NONE, "")
 CHOICE_WIDTH = 220
 LEAST_CHOICE = 150
 FOLLOWS = (
@@ -88,8 +88,8 @@ class SteerStrip(QFrame):
         self.dial.moved.connect(self.turned)
         self.dial.settled.connect(self.turned)
         self.dial.released.connect(self.released)
-        self.show_shelf(Shelf(), LIVE)
-        self.show_target(Target(Kind.NONE))
+        self.show_shelf(Targets(), LIVE)
+        self.show_target(Target(TargetKind.NONE))
         # Not known yet; until it is, nothing is said of it.
         self.missing.hide()
         self.way.hide()
@@ -99,9 +99,9 @@ class SteerStrip(QFrame):
         self._comparing = on
         self._show_words()
 
-    def show_shelf(self, shelf: Shelf, current: tuple[Kind, str]) -> None:
+    def show_shelf(self, shelf: Targets, current: tuple[TargetKind, str]) -> None:
         """What there is to choose from, and what is chosen."""
-        wanted: list[tuple[str, tuple[Kind, str] | None]] = [("Live steering", LIVE)]
+        wanted: list[tuple[str, tuple[TargetKind, str] | None]] = [("Live steering", LIVE)]
         for head, kind in _GROUPS:
             found: tuple[Target, ...] = getattr(shelf, kind)
             if found:
@@ -136,7 +136,7 @@ class SteerStrip(QFrame):
         """What the dial acts on (None: several circuits at once), what steers now, and what may be claimed for it;
         whether an SAE is ``attached`` to steer through.
         """
-        usable = target is not None and target.kind is not Kind.NONE
+        usable = target is not None and target.kind is not TargetKind.NONE
         self.dial.setEnabled(usable)
         self.dial.setVisible(usable)
         if target is not None and usable:
@@ -158,7 +158,7 @@ class SteerStrip(QFrame):
         self._show_words()
 
     def _show_missing(self, target: Target | None, attached: bool) -> None:
-        usable = target is not None and target.kind is not Kind.NONE
+        usable = target is not None and target.kind is not TargetKind.NONE
         several = target is None
         words, way, self._page = (
             (SEVERAL, "Open Circuits", CIRCUITS)
@@ -218,7 +218,7 @@ class SteerStrip(QFrame):
     def _on_activated(self, row: int) -> None:
         key = self.choice.itemData(row)
         if key is not None:
-            self.chosen.emit(Kind(key[0]), key[1])
+            self.chosen.emit(TargetKind(key[0]), key[1])
         if self._by_mouse:
             # Letters typed now are a message, not a search among what could steer.
             self.released.emit()

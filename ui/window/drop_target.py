@@ -16,7 +16,7 @@ VEIL_MS = 3000
 WORDS = "Drop it here: a model, an SAE, a document or labels"
 
 
-class WindowDoor(QObject):
+class DropTarget(QObject):
     """Watches ``window``. Words and links that are dragged stay with the fields they are dragged to."""
 
     files = Signal(list)

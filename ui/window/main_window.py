@@ -17,7 +17,7 @@ from PySide6.QtCore import QByteArray, Qt, QTimer, QUrl, Signal, Slot
 from PySide6.QtGui import QCloseEvent, QDesktopServices, QGuiApplication, QKeySequence, QResizeEvent, QShortcut
 from PySide6.QtWidgets import QHBoxLayout, QMainWindow, QStackedWidget, QWidget
 
-from engine.actions.standing import Kept, PutBack
+from engine.actions.standing import KeptState, PutBack
 from engine.errors import LoadCancelled
 from engine.events import (
     CircuitsChanged,
@@ -37,7 +37,7 @@ from engine.events import (
 from engine.models.hardware.unused_gpus import UnusedGpu, unused_gpu
 from ui.bridge import Bridge
 from ui.context.demo_install import DemoInstall
-from ui.context.hand_steering import HandSteering
+from ui.context.hand_steering import LiveHand
 from ui.context.page_context import (
     CHAT,
     CIRCUITS,
@@ -48,7 +48,7 @@ from ui.context.page_context import (
     RECORDS,
     SETTINGS,
     STEERING,
-    Frame,
+    PageContext,
     PageSpec,
 )
 from ui.context.services import AppServices
@@ -59,14 +59,14 @@ from ui.steer.steering import SteeringPage
 from ui.talk.chat import ChatPage
 from ui.talk.home import HomePage
 from ui.talk.records import RecordsPage
-from ui.window.drop_target import WindowDoor
+from ui.window.drop_target import DropTarget
 from ui.window.dropped import DOCUMENT_PAGES, Sorted, sort_out
 from ui.window.navigation import Navigation
 from ui.window.shortcuts_dialog import ShortcutsDialog
-from ui.window.toast import PassingWord
+from ui.window.toast import Toast
 from ui.window.top_bar import TopBar
 from ui.window.tour import Tour
-from ui.window.tour_panel import CoachPanel
+from ui.window.tour_panel import TourPanel
 
 PROGRAM = "miLLM Desktop"
 GEOMETRY_KEY = "window_geometry"
@@ -116,9 +116,9 @@ class MainWindow(QMainWindow):
         foot = "\n".join(f"{name} {version}" for name, version in services.versions.items())
         self.navigation = Navigation("miLLM", foot)
         self.bar = TopBar()
-        self.hand = HandSteering(services.engine, bridge, self)
+        self.hand = LiveHand(services.engine, bridge, self)
         self.demo = DemoInstall(services, bridge, self)
-        self.frame = Frame(
+        self.frame = PageContext(
             services, bridge, self.hand, self.demo, self.go, self.say, self.say_error, self.show_around, self.show_keys
         )
         self.stack = QStackedWidget()
@@ -131,12 +131,12 @@ class MainWindow(QMainWindow):
                 self._specs[spec.key] = spec
                 self.navigation.add_page(spec.key, spec.title, spec.icon)
         self._build()
-        self.bar.passing = PassingWord(self._body)
-        self.door = WindowDoor(self)
+        self.bar.passing = Toast(self._body)
+        self.door = DropTarget(self)
         self.door.files.connect(self._sort_out)
         self.door.text.connect(self._take_text)
         self.door.lost.connect(lambda words: self.say(words, lasting=True))
-        self.tour = Tour(self, CoachPanel(self._body))
+        self.tour = Tour(self, TourPanel(self._body))
         self._add_shortcuts()
         self.navigation.wanted.connect(self.show_page)
         self.bar.steering_wanted.connect(self.hand.switch_all)
@@ -267,7 +267,7 @@ class MainWindow(QMainWindow):
             action=("Open the report", lambda: self._open_report(report)),
         )
 
-    def _offer_standing(self, kept: Kept) -> None:
+    def _offer_standing(self, kept: KeptState) -> None:
         """What the model that was loaded had when it was in memory last."""
         if not kept.saes or self._engine.desk.state.attachments or self.demo.running:
             return

@@ -19,7 +19,7 @@ LOOKS_MS = 250
 """How often it looks whether something has come under it: a page answers to the same news as the word does."""
 
 
-class PassingWord(QFrame):
+class Toast(QFrame):
     """Lies over its parent; a click takes it away."""
 
     def __init__(self, parent: QWidget) -> None:

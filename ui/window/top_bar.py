@@ -22,7 +22,7 @@ from ui.kit.plain_text import as_letters
 from ui.kit.steering_text import any_on, attached_words, can_steer, live_evidence, live_words, place_words
 from ui.kit.switch import Switch
 from ui.kit.text import counted
-from ui.window.toast import PassingWord
+from ui.window.toast import Toast
 
 BAR_HEIGHT = 54
 STRIP = 3
@@ -175,7 +175,7 @@ class TopBar(Surface):
         # Lies over the lower edge instead of taking room, so that nothing jumps when a load begins.
         self.progress.setParent(self)
         self.progress.raise_()
-        self.passing: PassingWord | None = None
+        self.passing: Toast | None = None
         """Shows what passes by itself; the window gives it. Without one the row under the bar does."""
         self._timer = QTimer(self)
         self._timer.setSingleShot(True)

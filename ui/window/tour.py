@@ -14,7 +14,7 @@ from PySide6.QtWidgets import QWidget
 
 from engine.library.records import ModelSource
 from ui.context.page_context import CHAT, HOME
-from ui.window.tour_panel import CoachPanel
+from ui.window.tour_panel import TourPanel
 
 if TYPE_CHECKING:
     from ui.window.main_window import MainWindow
@@ -36,7 +36,7 @@ class TourStep:
 class Tour(QObject):
     """Leads through the window it belongs to."""
 
-    def __init__(self, window: MainWindow, panel: CoachPanel) -> None:
+    def __init__(self, window: MainWindow, panel: TourPanel) -> None:
         super().__init__(window)
         self._window = window
         self.panel = panel

@@ -38,7 +38,7 @@ class Ring(QWidget):
         painter.end()
 
 
-class CoachPanel(QFrame):
+class TourPanel(QFrame):
     """A head, a few words and the way on. It stands beside its target while that is visible, else at the lower edge.
 
     A panel that comes unasked covers no control; one of the tour, which leads, may.

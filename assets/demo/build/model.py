@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from assets.demo.build.settings import Build
-from engine.models.backends.residual import PassWork, ResidualHooks
+from engine.models.backends.residual import Intervention, ResidualHooks
 
 
 class Reader:
@@ -71,12 +71,12 @@ class Model:
         """Residual streams {layer: [rows, width, d_model]} of ``rows``, padded right, and the mask [rows, width]."""
         ids, mask = self._padded(rows)
         reader = Reader()
-        with self.hooks.working(PassWork(observers=dict.fromkeys(layers, (reader,)))):
+        with self.hooks.working(Intervention(observers=dict.fromkeys(layers, (reader,)))):
             self.model.model(input_ids=ids, attention_mask=mask, use_cache=False)
         return reader.seen, mask.bool()
 
     @torch.inference_mode()
-    def logits(self, rows: Sequence[Sequence[int]], work: PassWork | None = None) -> tuple[Tensor, Tensor]:
+    def logits(self, rows: Sequence[Sequence[int]], work: Intervention | None = None) -> tuple[Tensor, Tensor]:
         """Logits [rows, width, vocab] of ``rows``, padded right, and the mask [rows, width]."""
         ids, mask = self._padded(rows)
         with self.hooks.working(work):
@@ -143,7 +143,7 @@ class Model:
         step = ids
         for turn in range(tokens):
             positions = (mask.cumsum(1) - 1).clamp_min(0)[:, -step.shape[1] :]
-            work = PassWork(deltas=deltas or {}, unsteered=1 if turn == 0 else 0, observers=observers)
+            work = Intervention(deltas=deltas or {}, unsteered=1 if turn == 0 else 0, observers=observers)
             with self.hooks.working(work):
                 hidden = self.model.model(
                     input_ids=step, attention_mask=mask, position_ids=positions, cache=cache, use_cache=True

@@ -29,7 +29,7 @@ from assets.demo.build.shared import (
 from assets.demo.build.subjects import Subject, choose
 from assets.demo.build.topics import BY_NAME, SWEEP_PROMPTS
 from engine.actions.sweeping.measures import repeated_trigrams
-from engine.models.backends.residual import PassWork
+from engine.models.backends.residual import Intervention
 from engine.saes.sae import Sae
 
 INTENSITIES = (0.0, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0)
@@ -161,7 +161,7 @@ def _reread(
 ) -> tuple[list[float | None], dict[int, list[Tensor]]]:
     """One unsteered pass over finished texts: loss from ``start`` on, and by layer each text's mean activations."""
     reader = Reader()
-    logits, _ = model.logits(rows, PassWork(observers=dict.fromkeys(saes, (reader,))))
+    logits, _ = model.logits(rows, Intervention(observers=dict.fromkeys(saes, (reader,))))
     found: dict[int, list[Tensor]] = {}
     for layer, sae in saes.items():
         found[layer] = []

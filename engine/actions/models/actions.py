@@ -41,7 +41,7 @@ ACCEPT_WAIT_S = 90.0
 
 
 @dataclass(frozen=True)
-class Placement:
+class ModelPlacement:
     """Where a loaded model is. Figures nobody measured are None."""
 
     mode: str
@@ -106,7 +106,7 @@ class ModelView:
     memory_footprint: int | None = None
     device: str | None = None
     dtype: str | None = None
-    placement: Placement | None = None
+    placement: ModelPlacement | None = None
     lease: None = None
 
 
@@ -418,10 +418,10 @@ class ModelActions:
         )
 
 
-def _placement(resident: LoadedModel) -> Placement:
+def _placement(resident: LoadedModel) -> ModelPlacement:
     device = resident.backend.device
     on_card = device.type == "cuda"
-    return Placement(
+    return ModelPlacement(
         mode="single" if on_card else "cpu",
         reason="most_free_card_fits" if on_card else "no_gpu",
         requested=None,

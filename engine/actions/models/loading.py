@@ -42,7 +42,7 @@ from engine.models.load_plan import Opening, import_ahead, import_libraries, ins
 from engine.models.registry import LoadedModel, LoadingState, ModelShelf
 from engine.moving import moving
 from engine.steering.desk import SteeringDesk
-from engine.steering.plan import Stream
+from engine.steering.plan import ResidualSpec
 
 if TYPE_CHECKING:
     from engine.models.backends.backend import Backend
@@ -355,7 +355,7 @@ class ModelLoader:
     def _install(self, loaded: LoadedModel) -> None:
         self._scheduler.set_backend(loaded.backend)
         self._desk.open(
-            Stream(
+            ResidualSpec(
                 model_name=loaded.record.name,
                 d_model=loaded.info.d_model,
                 n_layers=loaded.info.n_layers,

@@ -36,7 +36,7 @@ from engine.saes.compatibility import Fit
 from engine.saes.config import SaeConfig
 from engine.saes.errors import SaeLoadFailed
 from engine.steering.errors import SteeringInvalid
-from engine.steering.live import Place
+from engine.steering.live import AttachmentKey
 
 if TYPE_CHECKING:
     from engine.saes.formats import Detected
@@ -56,7 +56,7 @@ class _Wanted:
     warnings: tuple[str, ...]
 
     @property
-    def place(self) -> Place:
+    def place(self) -> AttachmentKey:
         return self.record.id, self.layer
 
 
@@ -155,7 +155,7 @@ class Attacher:
         finally:
             held.clear()
 
-    def _require_still(self, places: Collection[Place]) -> None:
+    def _require_still(self, places: Collection[AttachmentKey]) -> None:
         """Refuse when what was attached before weights were read has been detached meanwhile: it is all or nothing."""
         now = {(each.sae_id, each.layer) for each in self._rooms.desk.state.attachments}
         gone = sorted(set(places) - now)
@@ -201,7 +201,9 @@ class Attacher:
         except MillmError:
             log.warning("rows of SAEs that were not attached could not be taken back", exc_info=True)
 
-    def _attached(self, places: Sequence[Place], wanted: Sequence[_Wanted], loaded: LoadedModel) -> AttachSetResult:
+    def _attached(
+        self, places: Sequence[AttachmentKey], wanted: Sequence[_Wanted], loaded: LoadedModel
+    ) -> AttachSetResult:
         attachments = self._rooms.desk.state.attachments
         size = {(each.sae_id, each.layer): in_mb(each.memory_bytes) for each in attachments}
         warnings = {each.place: each.warnings for each in wanted}

@@ -18,7 +18,7 @@ COMMIT_BYTES = 1000
 
 
 @dataclass(frozen=True)
-class Origin:
+class SaeOrigin:
     """What an SAE is called by default, and the hub repository it came from where its path shows one."""
 
     sae_id: str
@@ -99,7 +99,7 @@ def checked_layer(layer: int | None) -> int | None:
     return layer
 
 
-def origin_of(folder: Path, weights: Path, layer: int | None) -> Origin:
+def origin_of(folder: Path, weights: Path, layer: int | None) -> SaeOrigin:
     """The default id: from the hub repository and the file's folder in it, else from ``folder`` and ``layer``."""
     for place in (weights.parent, *weights.parent.parents):
         snapshot = hub_snapshot(place)
@@ -112,8 +112,8 @@ def origin_of(folder: Path, weights: Path, layer: int | None) -> Origin:
             sae_id = id_from_hub(repository, revision=revision[:12], file_path=inside)
         except InvalidParameter:
             break
-        return Origin(sae_id, repository, revision)
-    return Origin(id_from_folder(PurePath(folder), layer))
+        return SaeOrigin(sae_id, repository, revision)
+    return SaeOrigin(id_from_folder(PurePath(folder), layer))
 
 
 def width_label(d_sae: int) -> str:

@@ -146,9 +146,9 @@ class Measurer:
         return torch.cat(reader.parts)
 
     def _pass(self, loaded: LoadedModel, store: KVStore, token_ids: Sequence[int], layer: int, reader: _Reader) -> None:
-        from engine.models.backends.residual import PassWork
+        from engine.models.backends.residual import Intervention
 
-        work = PassWork(observers={layer: (reader,)})
+        work = Intervention(observers={layer: (reader,)})
 
         def run() -> None:
             loaded.backend.extend(store, token_ids, work)

@@ -20,7 +20,7 @@ from engine.actions.saes.verify import find_files
 from engine.actions.saes.weights import attach_dtype, load_weights, require_memory
 from engine.counting import so_many
 from engine.errors import ContextLengthExceeded, InvalidParameter, SaeNotAttached
-from engine.generation.prefill_job import Reading, ReadingFigures
+from engine.generation.prefill_job import PrefillJob, ReadingFigures
 from engine.generation.prompts import check_readable, prepare_chat, prepare_text
 from engine.generation.request import ChatInput, TextInput
 from engine.models.backends.lengths import TextTooLong
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from engine.models.backends.backend import Backend, KVStore, Tokenizer
-    from engine.models.backends.residual import PassWork
+    from engine.models.backends.residual import Intervention
     from engine.saes.sae import Sae
 
 T = TypeVar("T")
@@ -241,7 +241,7 @@ def submit(rooms: Rooms, reading: SaeReading[T]) -> Future[T]:
     return reading.future
 
 
-class SaeReading(Reading[T]):
+class SaeReading(PrefillJob[T]):
     """A reading that sees the residual stream where some SAEs read it; what is made of it is the subclass's.
 
     Args:
@@ -278,15 +278,15 @@ class SaeReading(Reading[T]):
     ) -> None:
         import torch
 
-        from engine.models.backends.residual import PassWork
+        from engine.models.backends.residual import Intervention
 
         self._seen.clear()
-        self._forward(backend, store, chunk, PassWork(observers=dict.fromkeys(self._layers, (self,))))
+        self._forward(backend, store, chunk, Intervention(observers=dict.fromkeys(self._layers, (self,))))
         residuals = {layer: parts[0] if len(parts) == 1 else torch.cat(parts) for layer, parts in self._seen.items()}
         self._seen.clear()
         self._take(residuals, chunk, text, position)
 
-    def _forward(self, backend: Backend, store: KVStore, chunk: tuple[int, ...], work: PassWork) -> None:
+    def _forward(self, backend: Backend, store: KVStore, chunk: tuple[int, ...], work: Intervention) -> None:
         """Feed the chunk, in one pass or several. A subclass that wants the logits does it itself."""
         backend.extend(store, chunk, work)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from engine.actions.saes.context import Rooms
 from engine.actions.saes.views import SteeringView, Viewer
 from engine.steering.errors import SteeringInvalid
-from engine.steering.live import LiveState, Place
+from engine.steering.live import AttachmentKey, LiveState
 from engine.steering.strengths import check_typed
 from engine.steering.targets import require_indices
 
@@ -103,11 +103,11 @@ class HandSteering:
                 self._rooms.desk.set_values(place, values)
             return self._viewer.steering(*place)
 
-    def _place(self, sae_id: str | None, layer: int | None) -> Place:
+    def _place(self, sae_id: str | None, layer: int | None) -> AttachmentKey:
         found = self._rooms.desk.attachment(sae_id, layer)
         return found.sae_id, found.layer
 
-    def _require_index(self, index: int, place: Place) -> None:
+    def _require_index(self, index: int, place: AttachmentKey) -> None:
         attached = next(each for each in self._rooms.desk.state.attached if (each.sae_id, each.layer) == place)
         require_indices([index], attached, what="the change", param="feature_idx")
 

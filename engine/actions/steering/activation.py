@@ -16,7 +16,7 @@ from engine.library.records import CircuitRecord, ProfileKind, ProfileRecord, Se
 from engine.saes.errors import InvalidFeatureIndex
 from engine.steering.claims import Claim, is_composed
 from engine.steering.errors import SteeringInvalid
-from engine.steering.live import LiveState, Place, ServingProfile, circuit_steers, profile_steers
+from engine.steering.live import AttachmentKey, LiveState, ServingProfile, circuit_steers, profile_steers
 from engine.steering.stored import StoredProfile, read_stored, stored_document
 from engine.steering.strengths import SteeredSet
 from engine.steering.targets import bound_for_request, require_indices
@@ -36,7 +36,7 @@ class InForce:
         return sum(len(each.strengths) for each in self.steered)
 
 
-def serving_profile(stored: StoredProfile, place: Place | None) -> ServingProfile:
+def serving_profile(stored: StoredProfile, place: AttachmentKey | None) -> ServingProfile:
     """A stored profile as the desk knows it, at ``place``."""
     return ServingProfile(
         stored.profile_id,

@@ -32,7 +32,7 @@ from engine.steering.errors import SaeSetIncomplete, SteeringInvalid
 from engine.steering.flatten import FlatCircuit, by_place, find_offenders, flatten, incomplete
 from engine.steering.gate import require_validated
 from engine.steering.hazards import hazards
-from engine.steering.live import Place, ServingCircuit
+from engine.steering.live import AttachmentKey, ServingCircuit
 from engine.steering.slices import first_bound_layer, slice_document
 from engine.steering.stored import stored_document
 from engine.steering.strengths import SteeredSet
@@ -68,7 +68,7 @@ class Candidate:
         """Layers with features and an SAE to serve them, rising."""
         return tuple(layer for layer in self.document.layers if self.verdict.bindings[layer].serves)
 
-    def authored(self) -> dict[Place, dict[int, float]]:
+    def authored(self) -> dict[AttachmentKey, dict[int, float]]:
         """Its strengths by the SAE that serves them. Raises :class:`SaeSetIncomplete` with every member in the way."""
         return by_place(self.flat, self.verdict.bindings)
 
@@ -222,7 +222,7 @@ def _serve_in_full(change: Change, candidate: Candidate, asked: object) -> _Serv
 
 
 def _serving(
-    change: Change, candidate: Candidate, authored: Mapping[Place, Mapping[int, float]], intensity: float
+    change: Change, candidate: Candidate, authored: Mapping[AttachmentKey, Mapping[int, float]], intensity: float
 ) -> ServingCircuit:
     record = candidate.record
     composed = is_composed(live_claims(change), record.id)

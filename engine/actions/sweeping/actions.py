@@ -46,7 +46,7 @@ from engine.generation.request import (
 from engine.generation.service import GenerationService
 from engine.library.records import FeatureLabel
 from engine.saes.attachment import Attachment
-from engine.steering.plan import EMPTY_PLAN, SteeringPlan, Stream, build_plan
+from engine.steering.plan import EMPTY_PLAN, ResidualSpec, SteeringPlan, build_plan
 from engine.steering.push import told
 from engine.steering.report import RequestLabel, describe
 from engine.steering.resolve import ResolvedSteering
@@ -368,7 +368,7 @@ class _Run:
 
 
 def _plan_of(
-    base: SweepBase, intensity: float, attachments: Sequence[Attachment], stream: Stream | None
+    base: SweepBase, intensity: float, attachments: Sequence[Attachment], stream: ResidualSpec | None
 ) -> tuple[SteeringPlan, int]:
     sets = tuple(SteeredSet.of(*place, values, intensity) for place, values in base.authored.items())
     kept = tuple(each for each in sets if not each.is_empty)

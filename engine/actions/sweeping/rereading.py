@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from engine.models.backends.backend import Backend, KVStore
-    from engine.models.backends.residual import PassWork
+    from engine.models.backends.residual import Intervention
 
 
 @runtime_checkable
 class GivesAllLogits(Protocol):
     """A backend that gives the logits of every position of a pass at once; others are fed token by token."""
 
-    def extend_all(self, store: KVStore, token_ids: Sequence[int], work: PassWork | None = None) -> Tensor:
+    def extend_all(self, store: KVStore, token_ids: Sequence[int], work: Intervention | None = None) -> Tensor:
         """As ``extend``, with float32 logits ``[tokens, vocab]``."""
         ...
 
@@ -62,7 +62,7 @@ class Rereading(SaeReading[Reread]):
         self._loss = 0.0
         self._sums = [0.0] * len(steered)
 
-    def _forward(self, backend: Backend, store: KVStore, chunk: tuple[int, ...], work: PassWork) -> None:
+    def _forward(self, backend: Backend, store: KVStore, chunk: tuple[int, ...], work: Intervention) -> None:
         position = store.lengths[0]
         # The logits after position p are about token p + 1.
         first = max(self._start - 1 - position, 0)

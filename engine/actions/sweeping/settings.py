@@ -13,7 +13,7 @@ from engine.actions.sweeping.measures import perplexity
 from engine.documents.ranges import GREATEST_INTENSITY, LEAST_INTENSITY
 from engine.errors import InvalidParameter
 from engine.generation.request import MAX_SEED, MIN_SEED
-from engine.steering.live import Place
+from engine.steering.live import AttachmentKey
 
 MOST_PROMPTS = 100
 MOST_COLUMNS = 41
@@ -48,7 +48,7 @@ class SweepBase:
 
     kind: BaseKind
     name: str
-    authored: Mapping[Place, Mapping[int, float]]
+    authored: Mapping[AttachmentKey, Mapping[int, float]]
     warnings: tuple[str, ...] = ()
     id: str = ""
 

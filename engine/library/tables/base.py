@@ -47,7 +47,7 @@ class UtcDateTime(TypeDecorator[datetime]):
         return None if value is None else value.replace(tzinfo=UTC)
 
 
-class JsonText(TypeDecorator[Any]):
+class JsonColumn(TypeDecorator[Any]):
     """A JSON value as text. SQLite reads a column declared JSON as a number where it can; large ones lose digits."""
 
     impl = Text

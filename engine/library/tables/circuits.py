@@ -9,7 +9,7 @@ from sqlalchemy import Boolean, CheckConstraint, Float, ForeignKey, Index, Integ
 from sqlalchemy.orm import Mapped, mapped_column
 
 from engine.library.records import ServingMode
-from engine.library.tables.base import Base, JsonText, UtcDateTime, word_column
+from engine.library.tables.base import Base, JsonColumn, UtcDateTime, word_column
 
 
 class CircuitRow(Base):
@@ -27,14 +27,14 @@ class CircuitRow(Base):
     definition: Mapped[str] = mapped_column(Text)
     rung: Mapped[int] = mapped_column(Integer)
     edge_count: Mapped[int] = mapped_column(Integer)
-    layers: Mapped[list[int]] = mapped_column(JsonText)
-    per_sae_warnings: Mapped[list[dict[str, Any]]] = mapped_column(JsonText)
+    layers: Mapped[list[int]] = mapped_column(JsonColumn)
+    per_sae_warnings: Mapped[list[dict[str, Any]]] = mapped_column(JsonColumn)
     serveable: Mapped[bool] = mapped_column(Boolean(name="serveable", create_constraint=True))
     is_active: Mapped[bool] = mapped_column(Boolean(name="is_active", create_constraint=True))
     serving_mode: Mapped[ServingMode | None] = mapped_column(word_column(ServingMode, "serving_mode"))
     intensity: Mapped[float | None] = mapped_column(Float)
     slice_profile_id: Mapped[str | None] = mapped_column(ForeignKey("profiles.id", ondelete="SET NULL"))
-    provenance: Mapped[dict[str, Any]] = mapped_column(JsonText)
+    provenance: Mapped[dict[str, Any]] = mapped_column(JsonColumn)
     created_at: Mapped[datetime] = mapped_column(UtcDateTime)
     updated_at: Mapped[datetime] = mapped_column(UtcDateTime)
 
@@ -64,6 +64,6 @@ class ClaimRow(Base):
     circuit_id: Mapped[str] = mapped_column(ForeignKey("circuits.id", ondelete="CASCADE"), index=True)
     layer: Mapped[int] = mapped_column(Integer)
     composed: Mapped[bool] = mapped_column(Boolean(name="composed", create_constraint=True))
-    steering_keys: Mapped[list[int]] = mapped_column(JsonText)
+    steering_keys: Mapped[list[int]] = mapped_column(JsonColumn)
     claimed_at: Mapped[datetime] = mapped_column(UtcDateTime)
     released_at: Mapped[datetime | None] = mapped_column(UtcDateTime)

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import CheckConstraint, ForeignKey, Integer, String, Text, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
-from engine.library.tables.base import Base, JsonText, UtcDateTime
+from engine.library.tables.base import Base, JsonColumn, UtcDateTime
 
 
 class ConversationRow(Base):
@@ -41,4 +41,4 @@ class MessageRow(Base):
     position: Mapped[int] = mapped_column(Integer)
     role: Mapped[str] = mapped_column(String(16))
     content: Mapped[str] = mapped_column(Text)
-    details: Mapped[dict[str, Any]] = mapped_column(JsonText)
+    details: Mapped[dict[str, Any]] = mapped_column(JsonColumn)

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Integer, Text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from engine.library.tables.base import Base, JsonText, UtcDateTime
+from engine.library.tables.base import Base, JsonColumn, UtcDateTime
 
 
 class ExperimentRow(Base):
@@ -23,12 +23,12 @@ class ExperimentRow(Base):
     prompt: Mapped[str] = mapped_column(Text)
     plain: Mapped[str] = mapped_column(Text)
     steered: Mapped[str] = mapped_column(Text)
-    settings: Mapped[dict[str, Any]] = mapped_column(JsonText)
-    steering: Mapped[dict[str, Any]] = mapped_column(JsonText)
-    evidence: Mapped[dict[str, Any]] = mapped_column(JsonText)
-    versions: Mapped[dict[str, Any]] = mapped_column(JsonText)
-    plain_details: Mapped[dict[str, Any]] = mapped_column(JsonText)
-    steered_details: Mapped[dict[str, Any]] = mapped_column(JsonText)
+    settings: Mapped[dict[str, Any]] = mapped_column(JsonColumn)
+    steering: Mapped[dict[str, Any]] = mapped_column(JsonColumn)
+    evidence: Mapped[dict[str, Any]] = mapped_column(JsonColumn)
+    versions: Mapped[dict[str, Any]] = mapped_column(JsonColumn)
+    plain_details: Mapped[dict[str, Any]] = mapped_column(JsonColumn)
+    steered_details: Mapped[dict[str, Any]] = mapped_column(JsonColumn)
     created_at: Mapped[datetime] = mapped_column(UtcDateTime, index=True)
     kind: Mapped[str] = mapped_column(Text, server_default="comparison")
-    content: Mapped[dict[str, Any]] = mapped_column(JsonText, server_default="{}")
+    content: Mapped[dict[str, Any]] = mapped_column(JsonColumn, server_default="{}")

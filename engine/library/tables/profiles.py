@@ -9,7 +9,7 @@ from sqlalchemy import Boolean, Float, Index, Integer, String, Text, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from engine.library.records import ProfileKind
-from engine.library.tables.base import Base, JsonText, UtcDateTime, word_column
+from engine.library.tables.base import Base, JsonColumn, UtcDateTime, word_column
 
 
 class ProfileRow(Base):
@@ -28,15 +28,15 @@ class ProfileRow(Base):
     # No reference to a row: a profile may name an SAE that is not here, or no longer.
     sae_id: Mapped[str | None] = mapped_column(Text)
     layer: Mapped[int | None] = mapped_column(Integer)
-    steering: Mapped[dict[str, float]] = mapped_column(JsonText)
+    steering: Mapped[dict[str, float]] = mapped_column(JsonColumn)
     is_active: Mapped[bool] = mapped_column(Boolean(name="is_active", create_constraint=True))
     source_kind: Mapped[ProfileKind] = mapped_column(word_column(ProfileKind, "source_kind"))
     intensity: Mapped[float] = mapped_column(Float)
     sensing_enabled: Mapped[bool] = mapped_column(Boolean(name="sensing_enabled", create_constraint=True))
     cluster_meta: Mapped[str | None] = mapped_column(Text)
     bound: Mapped[bool] = mapped_column(Boolean(name="bound", create_constraint=True))
-    warnings: Mapped[list[str]] = mapped_column(JsonText)
-    hub_ref: Mapped[dict[str, Any] | None] = mapped_column(JsonText, nullable=False)
-    extras: Mapped[dict[str, Any]] = mapped_column(JsonText)
+    warnings: Mapped[list[str]] = mapped_column(JsonColumn)
+    hub_ref: Mapped[dict[str, Any] | None] = mapped_column(JsonColumn, nullable=False)
+    extras: Mapped[dict[str, Any]] = mapped_column(JsonColumn)
     created_at: Mapped[datetime] = mapped_column(UtcDateTime)
     updated_at: Mapped[datetime] = mapped_column(UtcDateTime)

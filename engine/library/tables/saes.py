@@ -9,7 +9,7 @@ from sqlalchemy import Boolean, CheckConstraint, Float, ForeignKey, Integer, Str
 from sqlalchemy.orm import Mapped, mapped_column
 
 from engine.library.records import SaeSource, SaeStatus
-from engine.library.tables.base import Base, JsonText, UtcDateTime, word_column
+from engine.library.tables.base import Base, JsonColumn, UtcDateTime, word_column
 
 
 class SaeRow(Base):
@@ -52,8 +52,8 @@ class SaeRow(Base):
     apply_b_dec_to_input: Mapped[bool | None] = mapped_column(
         Boolean(name="apply_b_dec_to_input", create_constraint=True)
     )
-    assumed: Mapped[list[str]] = mapped_column(JsonText)
-    config: Mapped[dict[str, Any]] = mapped_column(JsonText)
+    assumed: Mapped[list[str]] = mapped_column(JsonColumn)
+    config: Mapped[dict[str, Any]] = mapped_column(JsonColumn)
     status: Mapped[SaeStatus] = mapped_column(word_column(SaeStatus, "status"))
     error_message: Mapped[str | None] = mapped_column(Text)
     created_at: Mapped[datetime] = mapped_column(UtcDateTime)
@@ -73,8 +73,8 @@ class LabelRow(Base):
     confidence: Mapped[float | None] = mapped_column(Float)
     density: Mapped[float | None] = mapped_column(Float)
     max_activation: Mapped[float | None] = mapped_column(Float)
-    top_tokens: Mapped[list[str]] = mapped_column(JsonText)
-    extra: Mapped[dict[str, Any]] = mapped_column(JsonText)
+    top_tokens: Mapped[list[str]] = mapped_column(JsonColumn)
+    extra: Mapped[dict[str, Any]] = mapped_column(JsonColumn)
 
 
 class AttachSetRow(Base):
@@ -83,5 +83,5 @@ class AttachSetRow(Base):
     __tablename__ = "attach_sets"
 
     name: Mapped[str] = mapped_column(Text, primary_key=True)
-    items: Mapped[list[dict[str, Any]]] = mapped_column(JsonText)
+    items: Mapped[list[dict[str, Any]]] = mapped_column(JsonColumn)
     created_at: Mapped[datetime] = mapped_column(UtcDateTime)

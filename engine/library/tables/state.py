@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import String
 from sqlalchemy.orm import Mapped, mapped_column
 
-from engine.library.tables.base import Base, JsonText, UtcDateTime
+from engine.library.tables.base import Base, JsonColumn, UtcDateTime
 
 
 class StateRow(Base):
@@ -17,5 +17,5 @@ class StateRow(Base):
     __tablename__ = "state"
 
     key: Mapped[str] = mapped_column(String(100), primary_key=True)
-    value: Mapped[Any] = mapped_column(JsonText)
+    value: Mapped[Any] = mapped_column(JsonColumn)
     updated_at: Mapped[datetime] = mapped_column(UtcDateTime)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from engine.models.backends.residual import PassWork
+    from engine.models.backends.residual import Intervention
 
 LLAMACPP_WORD = "llamacpp"
 """What the API calls the way llama.cpp decodes, alone or together."""
@@ -242,7 +242,7 @@ class Backend(Protocol):
         """An empty store of no rows, for lanes decoded together. Needs ``capabilities.batching``."""
         ...
 
-    def extend(self, store: KVStore, token_ids: Sequence[int], work: PassWork | None = None) -> Tensor:
+    def extend(self, store: KVStore, token_ids: Sequence[int], work: Intervention | None = None) -> Tensor:
         """Feed ``token_ids`` to the one row of ``store``; returns float32 logits ``[vocab]`` after the last of them.
 
         ``work``: what this pass adds to the residual stream and who watches it; None is a plain pass.
@@ -250,7 +250,7 @@ class Backend(Protocol):
         ...
 
     def read_together(
-        self, prompts: Sequence[Sequence[int]], work: PassWork | None = None
+        self, prompts: Sequence[Sequence[int]], work: Intervention | None = None
     ) -> tuple[list[KVStore], Tensor]:
         """Read several prompts from their first tokens on, in one forward.
 
@@ -259,7 +259,7 @@ class Backend(Protocol):
         """
         ...
 
-    def logits_at_ends(self, prompts: Sequence[Sequence[int]], work: PassWork | None = None) -> Tensor:
+    def logits_at_ends(self, prompts: Sequence[Sequence[int]], work: Intervention | None = None) -> Tensor:
         """Read several prompts whole and keep nothing of them: float32 logits ``[prompts, vocab]`` after the last token
         of each, which are the same bits whichever prompts are read together.
 
@@ -274,7 +274,7 @@ class Backend(Protocol):
         """
         ...
 
-    def decode(self, batch: KVStore, token_ids: Sequence[int], work: PassWork | None = None) -> Tensor:
+    def decode(self, batch: KVStore, token_ids: Sequence[int], work: Intervention | None = None) -> Tensor:
         """Feed one token to each row of ``batch``; returns float32 logits ``[rows, vocab]``. ``work`` as above.
 
         Raises :class:`RowsRefused` when some rows keep it from running.

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from engine.models.backends.residual import PassWork, ResidualObserver
+    from engine.models.backends.residual import Intervention, ResidualObserver
 
 STEP = 16
 """Widths are multiples of this: the vector of the widest registers, in float32, and above where kernels change."""
@@ -69,16 +69,16 @@ def lay_out(prompts: Sequence[Sequence[int]]) -> Layout:
     )
 
 
-def without_padding(work: PassWork | None, tokens: int) -> PassWork | None:
+def without_padding(work: Intervention | None, tokens: int) -> Intervention | None:
     """``work`` of a pass of one prompt, whose observers see its own ``tokens`` and no padding."""
     if work is None or not work.observers:
         return work
-    from engine.models.backends.residual import PassWork
+    from engine.models.backends.residual import Intervention
 
     observers = {
         layer: tuple(_Prompt(observer, tokens) for observer in those) for layer, those in work.observers.items()
     }
-    return PassWork(work.deltas, work.unsteered, observers)
+    return Intervention(work.deltas, work.unsteered, observers)
 
 
 class _Prompt:

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import Any, Protocol
 
 
-class Vocabulary(Protocol):
+class ConstraintTokenizer(Protocol):
     """What is needed of a tokenizer."""
 
     vocab_size: int
@@ -23,7 +23,7 @@ class Vocabulary(Protocol):
         """The token ids of a text in UTF-8."""
 
 
-def vocabulary_of(tokenizer: Vocabulary, end: int) -> Any:
+def vocabulary_of(tokenizer: ConstraintTokenizer, end: int) -> Any:
     """Llguidance's view of ``tokenizer``, with ``end`` as its one end token."""
     from llguidance import LLTokenizer, TokenizerWrapper
 
@@ -33,7 +33,7 @@ def vocabulary_of(tokenizer: Vocabulary, end: int) -> Any:
 class _Wrapped:
     """What llguidance asks of a tokenizer. Not its own llama.cpp helper: that keeps a pointer past an unload."""
 
-    def __init__(self, tokenizer: Vocabulary, end: int) -> None:
+    def __init__(self, tokenizer: ConstraintTokenizer, end: int) -> None:
         self._tokenizer = tokenizer
         self.eos_token_id = end
         self.bos_token_id = tokenizer.bos_id

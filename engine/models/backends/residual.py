@@ -31,7 +31,7 @@ class ResidualObserver(Protocol):
 
 
 @dataclass(frozen=True)
-class PassWork:
+class Intervention:
     """What one pass adds to the stream and who watches it.
 
     Attributes:
@@ -56,7 +56,7 @@ class ResidualHooks:
     def __init__(self, model: Module, n_layers: int) -> None:
         self.path, self._blocks = find_blocks(model, n_layers)
         self._handles: dict[int, Any] = {}
-        self._work: PassWork | None = None
+        self._work: Intervention | None = None
         self.passes_steered: Counter[int] = Counter()
         """Layer → passes in which something was added there."""
 
@@ -81,7 +81,7 @@ class ResidualHooks:
         return frozenset(self._handles)
 
     @contextmanager
-    def working(self, work: PassWork | None) -> Iterator[None]:
+    def working(self, work: Intervention | None) -> Iterator[None]:
         """Do ``work`` in the pass made inside the block; installs hooks that are missing."""
         if work is not None and not work.layers <= self.layers:
             self.install(self.layers | work.layers)

@@ -26,7 +26,7 @@ _PROBE = "Well, naïve 東京 🙂 — a  b\n\n  c\td"
 """Text with accents, CJK, an emoji, a dash and runs of white space: what a wrong byte mapping would garble."""
 
 
-class Tokenizer:
+class CheckpointTokenizer:
     """A thread-safe face over one transformers tokenizer, which nobody else may use.
 
     A fast tokenizer may not be changed while another thread uses it (older versions raise "Already borrowed"), and
@@ -82,7 +82,9 @@ class Tokenizer:
         """What ``encode(…, add_special_tokens=True)`` puts before a text (a BOS) and after it (in some, an EOS)."""
 
     @classmethod
-    def load(cls, folder: Path, extra_eos: Iterable[int] = (), *, trust_remote_code: bool = False) -> Tokenizer:
+    def load(
+        cls, folder: Path, extra_eos: Iterable[int] = (), *, trust_remote_code: bool = False
+    ) -> CheckpointTokenizer:
         """Read the tokenizer of a checkpoint folder; never touches the network.
 
         Raises:

@@ -38,10 +38,10 @@ from engine.models.backends.load_progress import Report, reporting_bars
 from engine.models.backends.masks import MASKABLE, attention_kinds, step_masks
 from engine.models.backends.module_state import LibraryStore, ModuleState
 from engine.models.backends.prepacked import pack
-from engine.models.backends.residual import PassWork, ResidualHooks
-from engine.models.backends.tokenizer import Tokenizer
+from engine.models.backends.residual import Intervention, ResidualHooks
+from engine.models.backends.tokenizer import CheckpointTokenizer
 from engine.models.hardware.devices import (
-    Placement,
+    DevicePlacement,
     describe_device,
     is_out_of_memory,
     on_device,
@@ -71,7 +71,7 @@ PROVEN = frozenset(
 class TransformersBackend:
     """A loaded checkpoint. Build it with :meth:`load`."""
 
-    def __init__(self, model: Any, tokenizer: Tokenizer) -> None:
+    def __init__(self, model: Any, tokenizer: CheckpointTokenizer) -> None:
         self._model = model
         self._config = model.config.get_text_config(decoder=True)
         self.tokenizer = tokenizer
@@ -109,7 +109,7 @@ class TransformersBackend:
     def load(
         cls,
         folder: Path,
-        placement: Placement,
+        placement: DevicePlacement,
         report: Report,
         *,
         trust_remote_code: bool = False,
@@ -146,7 +146,7 @@ class TransformersBackend:
             if quantization is None:
                 model.to(placement.device)
             model.eval()
-            tokenizer = Tokenizer.load(folder, _declared_eos(model))
+            tokenizer = CheckpointTokenizer.load(folder, _declared_eos(model))
             with torch.inference_mode():
                 return cls(model, tokenizer)
         except MillmError:
@@ -279,7 +279,7 @@ class TransformersBackend:
         """An empty store of no rows."""
         return KVSlab(self._n_layers(), self.device, 0)
 
-    def extend(self, store: KVStore, token_ids: Sequence[int], work: PassWork | None = None) -> Tensor:
+    def extend(self, store: KVStore, token_ids: Sequence[int], work: Intervention | None = None) -> Tensor:
         """Feed tokens to the one row of ``store``; float32 logits ``[vocab]`` after the last."""
         self._check_ids([token_ids])
         with torch.inference_mode(), self._guarded(len(token_ids), 1), self._hooks.working(work):
@@ -291,7 +291,7 @@ class TransformersBackend:
             return cast(Tensor, output.logits[0, -1, : self._vocab].float())
 
     def read_together(
-        self, prompts: Sequence[Sequence[int]], work: PassWork | None = None
+        self, prompts: Sequence[Sequence[int]], work: Intervention | None = None
     ) -> tuple[list[KVStore], Tensor]:
         """Read several prompts in one forward, padded at their ends; a store for each, and ``[prompts, vocab]``.
 
@@ -307,7 +307,7 @@ class TransformersBackend:
             slab.cut(lengths)
             return [slab.fork(row, length) for row, length in enumerate(lengths)], logits
 
-    def logits_at_ends(self, prompts: Sequence[Sequence[int]], work: PassWork | None = None) -> Tensor:
+    def logits_at_ends(self, prompts: Sequence[Sequence[int]], work: Intervention | None = None) -> Tensor:
         """Float32 logits ``[prompts, vocab]`` after the last token of each, the same bits whichever go together.
 
         That the kernels of this machine keep to it is looked at once, on the first prompts that come together; where
@@ -325,7 +325,7 @@ class TransformersBackend:
                 return self.logits_at_ends(prompts, work)
         return found
 
-    def _read_ends(self, prompts: Sequence[Sequence[int]], work: PassWork | None) -> Tensor:
+    def _read_ends(self, prompts: Sequence[Sequence[int]], work: Intervention | None) -> Tensor:
         self._check_ids(prompts)
         layout = lay_out(prompts)
         if work is not None:
@@ -344,7 +344,7 @@ class TransformersBackend:
         rows = torch.arange(len(prompts), device=self.device)
         return slab, cast(Tensor, output.logits[rows, on_device(places, self.device), : self._vocab].float())
 
-    def extend_all(self, store: KVStore, token_ids: Sequence[int], work: PassWork | None = None) -> Tensor:
+    def extend_all(self, store: KVStore, token_ids: Sequence[int], work: Intervention | None = None) -> Tensor:
         """As :meth:`extend`, with the logits after each of the tokens: float32 ``[tokens, vocab]``."""
         self._check_ids([token_ids])
         with torch.inference_mode(), self._guarded(len(token_ids), 1), self._hooks.working(work):
@@ -375,7 +375,7 @@ class TransformersBackend:
                 return torch.cat([part.last_hidden_state[0].float() for part in parts])
             return cast(Tensor, output.last_hidden_state[0].float())
 
-    def decode(self, batch: KVStore, token_ids: Sequence[int], work: PassWork | None = None) -> Tensor:
+    def decode(self, batch: KVStore, token_ids: Sequence[int], work: Intervention | None = None) -> Tensor:
         """Feed one token to each row; float32 logits ``[rows, vocab]``."""
         assert isinstance(batch, KVSlab)
         self._check_ids([token_ids])

@@ -18,7 +18,7 @@ MPS_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
 
 @dataclass(frozen=True)
-class Placement:
+class DevicePlacement:
     """Where and in what format a model is loaded; ``reason`` says why in words."""
 
     device: torch.device
@@ -75,11 +75,13 @@ def choose_dtype(choice: DtypeChoice, device: torch.device, checkpoint: torch.dt
     return checkpoint, "the checkpoint's own format"
 
 
-def place(device: DeviceChoice, dtype: DtypeChoice, checkpoint: torch.dtype, *, gpu: int | None = None) -> Placement:
+def place(
+    device: DeviceChoice, dtype: DtypeChoice, checkpoint: torch.dtype, *, gpu: int | None = None
+) -> DevicePlacement:
     """Device and number format for a checkpoint stored as ``checkpoint``; ``gpu`` names a card and wins."""
     chosen = choose_device(device) if gpu is None else torch.device("cuda", gpu)
     number_format, reason = choose_dtype(dtype, chosen, checkpoint)
-    return Placement(chosen, number_format, reason)
+    return DevicePlacement(chosen, number_format, reason)
 
 
 def set_threads(setting: int) -> int:

@@ -31,7 +31,7 @@ FROZEN_REMEDY = 'Install the program from its source with a CUDA build of PyTorc
 
 
 @dataclass(frozen=True)
-class Seen:
+class SeenGpus:
     """What was found on this machine.
 
     Attributes:
@@ -69,7 +69,7 @@ def unused_gpu() -> UnusedGpu | None:
     return judge(look())
 
 
-def judge(seen: Seen) -> UnusedGpu | None:
+def judge(seen: SeenGpus) -> UnusedGpu | None:
     """What of ``seen`` cannot be used; None where there is no card, or everything installed can compute on it."""
     if not seen.cards:
         return None
@@ -93,10 +93,10 @@ def judge(seen: Seen) -> UnusedGpu | None:
     return UnusedGpu(f"This machine has an NVIDIA card ({there}): {'; '.join(problems)}.", ". ".join(remedies))
 
 
-def look() -> Seen:
+def look() -> SeenGpus:
     """What this machine and installation have. Never raises."""
     version, cuda = _torch_build()
-    return Seen(_cards(), version, cuda, _torch_sees(), _llama_gpu(), bool(getattr(sys, "frozen", False)))
+    return SeenGpus(_cards(), version, cuda, _torch_sees(), _llama_gpu(), bool(getattr(sys, "frozen", False)))
 
 
 def _cards() -> tuple[str, ...]:

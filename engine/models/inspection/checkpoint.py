@@ -20,7 +20,7 @@ from engine.files import open_file
 from engine.models.inspection.architecture import check_generative_architecture
 from engine.models.inspection.checkpoint_problems import DOWNLOAD_AGAIN, PERMISSIONS, Findings
 from engine.models.inspection.names import NON_GENERATIVE_TAGS, TEXT_GENERATION, shortened
-from engine.models.inspection.safetensors_header import HeaderError, StoredTensor, read_header
+from engine.models.inspection.safetensors_header import SafetensorsHeaderError, StoredTensor, read_header
 
 MEMORY_FACTOR = 1.2
 """Memory over the size of the weights: room for activations and a context."""
@@ -288,7 +288,7 @@ def _read_weights(findings: Findings) -> list[StoredTensor]:
 def _read_shard(findings: Findings, name: str) -> list[StoredTensor]:
     try:
         return read_header(findings.folder / name)
-    except HeaderError as error:
+    except SafetensorsHeaderError as error:
         findings.add(f"{name} {error}", DOWNLOAD_AGAIN)
     except OSError as error:
         findings.add(f"{name} cannot be read: {error.strerror or error}", PERMISSIONS)

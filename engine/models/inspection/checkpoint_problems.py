@@ -25,7 +25,7 @@ PERMISSIONS = "Check the permissions of the folder and its files."
 
 
 @dataclass(frozen=True)
-class Problem:
+class CheckpointProblem:
     """One thing that is wrong, as the end of a sentence about the folder, and what to do about it."""
 
     text: str
@@ -42,13 +42,13 @@ class Findings:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.problems: list[Problem] = []
+        self.problems: list[CheckpointProblem] = []
         self.files: dict[str, int] = {}
         self.dangling: set[str] = set()
 
     def add(self, text: str, remedy: str) -> None:
         """Note a problem."""
-        self.problems.append(Problem(text, remedy))
+        self.problems.append(CheckpointProblem(text, remedy))
 
     def has(self, name: str) -> bool:
         """Whether the file is there; one that cannot be reached is noted as a problem of its own."""

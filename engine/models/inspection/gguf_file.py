@@ -13,7 +13,7 @@ from pathlib import Path
 from engine.errors import CheckpointInvalid, EngineUnsupported, ModelNotGenerative
 from engine.files import open_file
 from engine.models.inspection.checkpoint_problems import DOWNLOAD_AGAIN, PERMISSIONS
-from engine.models.inspection.gguf_header import TOKENS, Header, HeaderError, read_header
+from engine.models.inspection.gguf_header import TOKENS, GgufHeaderError, Header, read_header
 from engine.models.inspection.names import TEXT_GENERATION
 
 MEMORY_FACTOR = 1.2
@@ -141,7 +141,7 @@ def inspect_gguf(path: Path) -> GgufReport:
             size += length
         except FileNotFoundError:
             problems.append(f"{file.name} is missing")
-        except HeaderError as error:
+        except GgufHeaderError as error:
             problems.append(f"{file.name} {error}")
         except OSError as error:
             problems.append(f"{file.name} cannot be read: {error.strerror or error}")

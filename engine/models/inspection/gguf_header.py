@@ -45,7 +45,7 @@ _KEPT_ARRAY = 1024
 """Numbers in an array that is kept; families that state their heads layer by layer have as many as layers."""
 
 
-class HeaderError(Exception):
+class GgufHeaderError(Exception):
     """A header cannot be right; the message is the end of a sentence about the file."""
 
 
@@ -80,10 +80,10 @@ class _Reader:
 
     def take(self, count: int) -> bytes:
         if count > self._end - self.at:
-            raise HeaderError("is cut short" if self._whole else "has a header longer than any real one")
+            raise GgufHeaderError("is cut short" if self._whole else "has a header longer than any real one")
         data = self._file.read(count)
         if len(data) != count:
-            raise HeaderError("is cut short")
+            raise GgufHeaderError("is cut short")
         self.at += count
         return data
 
@@ -93,7 +93,7 @@ class _Reader:
     def text(self, most: int) -> str:
         length = self.number("<Q")
         if length > most:
-            raise HeaderError(f"has a text of {length} bytes in its header")
+            raise GgufHeaderError(f"has a text of {length} bytes in its header")
         return self.take(length).decode("utf-8", "replace")
 
     def skip(self, count: int) -> None:
@@ -104,30 +104,30 @@ class _Reader:
 
 
 def read_header(path: Path, size: int) -> Header:
-    """The header of one file of ``size`` bytes. Raises :class:`HeaderError`, OSError."""
+    """The header of one file of ``size`` bytes. Raises :class:`GgufHeaderError`, OSError."""
     try:
         opened = open_file(path)
     except NoOrdinaryFile as error:
-        raise HeaderError("is no ordinary file") from error
+        raise GgufHeaderError("is no ordinary file") from error
     with opened as file:
         start = file.read(len(LFS_POINTER))
         if start == LFS_POINTER:
-            raise HeaderError("is a Git LFS pointer: the file itself was never downloaded")
+            raise GgufHeaderError("is a Git LFS pointer: the file itself was never downloaded")
         file.seek(0)
         return _parse(_Reader(file, size), size)
 
 
 def _parse(reader: _Reader, size: int) -> Header:
     if size < 24 or reader.take(4) != b"GGUF":
-        raise HeaderError("is not a GGUF file" if size >= 24 else "is cut short")
+        raise GgufHeaderError("is not a GGUF file" if size >= 24 else "is cut short")
     version = reader.number("<I")
     if version & 0xFFFF == 0:
-        raise HeaderError("has its bytes in the other order (big-endian)")
+        raise GgufHeaderError("has its bytes in the other order (big-endian)")
     if version not in (2, 3):
-        raise HeaderError(f"has GGUF version {version}, and versions 2 and 3 are read")
+        raise GgufHeaderError(f"has GGUF version {version}, and versions 2 and 3 are read")
     n_tensors, n_entries = reader.number("<Q"), reader.number("<Q")
     if n_tensors > MAX_TENSORS or n_entries > MAX_ENTRIES:
-        raise HeaderError(f"claims {n_tensors} tensors and {n_entries} entries, more than any real file")
+        raise GgufHeaderError(f"claims {n_tensors} tensors and {n_entries} entries, more than any real file")
     entries: dict[str, Any] = {}
     lengths: dict[str, int] = {}
     spelt: set[int] = set()
@@ -148,7 +148,7 @@ def _read_entry(reader: _Reader, key: str, entries: dict[str, Any], lengths: dic
     elif kind == _ARRAY:
         inner, count = reader.number("<I"), reader.number("<Q")
         if count > MAX_ELEMENTS:
-            raise HeaderError(f"has a list of {count} values in its header")
+            raise GgufHeaderError(f"has a list of {count} values in its header")
         lengths[key] = count
         if inner == _STRING:
             for _ in range(count):
@@ -164,9 +164,9 @@ def _read_entry(reader: _Reader, key: str, entries: dict[str, Any], lengths: dic
             else:
                 reader.skip(count * struct.calcsize(layout))
         else:
-            raise HeaderError(f"has a list of an unknown kind ({inner}) in its header")
+            raise GgufHeaderError(f"has a list of an unknown kind ({inner}) in its header")
     else:
-        raise HeaderError(f"has a value of an unknown kind ({kind}) in its header")
+        raise GgufHeaderError(f"has a value of an unknown kind ({kind}) in its header")
 
 
 def _note_byte(token: bytes, spelt: set[int]) -> None:
@@ -191,12 +191,12 @@ def _read_tensors(
         name = reader.text(MAX_KEY_BYTES)
         n_dims = reader.number("<I")
         if n_dims > 8:
-            raise HeaderError(f"gives {shortened(name)} {n_dims} dimensions")
+            raise GgufHeaderError(f"gives {shortened(name)} {n_dims} dimensions")
         values = 1
         for _ in range(n_dims):
             values *= reader.number("<Q")
         if values > MAX_VALUES:
-            raise HeaderError(f"gives {shortened(name)} {values} values")
+            raise GgufHeaderError(f"gives {shortened(name)} {values} values")
         kind, offset = reader.number("<I"), reader.number("<Q")
         if kind in _NO_WEIGHTS and n_dims > 1 and name.endswith(".weight") and _TABLE not in name:
             odd.append(f"{shortened(name)} ({_NO_WEIGHTS[kind]})")
@@ -209,9 +209,9 @@ def _read_tensors(
             furthest = max(furthest, offset)  # a format newer than we know: where it ends is not ours to say
     alignment = entries.get("general.alignment", 32)
     if not isinstance(alignment, int) or not 1 <= alignment <= 1 << 20:
-        raise HeaderError("states an alignment that cannot be right")
+        raise GgufHeaderError("states an alignment that cannot be right")
     start = -(-reader.at // alignment) * alignment
     needed = start + furthest if n_tensors else reader.at
     if needed > size:
-        raise HeaderError(f"is cut short: its weights end at byte {needed}, and the file has {size}")
+        raise GgufHeaderError(f"is cut short: its weights end at byte {needed}, and the file has {size}")
     return params, types, needed

@@ -56,7 +56,7 @@ class FoundModel:
 
 
 @dataclass(frozen=True)
-class Places:
+class CachePaths:
     """Where the programs keep their models."""
 
     hub: tuple[Path, ...]
@@ -64,7 +64,7 @@ class Places:
     ollama: tuple[Path, ...]
 
     @classmethod
-    def usual(cls, environ: Mapping[str, str] | None = None, home: Path | None = None) -> Places:
+    def usual(cls, environ: Mapping[str, str] | None = None, home: Path | None = None) -> CachePaths:
         """The places on this system; variables of those programs come first."""
         env = os.environ if environ is None else environ
         house = home or Path(os.path.expanduser("~"))
@@ -80,12 +80,12 @@ class Places:
         return cls(tuple(dict.fromkeys(hub)), tuple(studio), tuple(dict.fromkeys(ollama)))
 
 
-def find_models(known_paths: Collection[str], places: Places | None = None) -> tuple[FoundModel, ...]:
+def find_models(known_paths: Collection[str], places: CachePaths | None = None) -> tuple[FoundModel, ...]:
     """All models found, by origin and name. ``known_paths`` are the library's.
 
     Folders that cannot be read are passed over: another program's mess is no error of ours.
     """
-    where = places or Places.usual()
+    where = places or CachePaths.usual()
     known = {os.path.realpath(path) for path in known_paths} | set(known_paths)
     found: list[FoundModel] = []
     for search, roots in ((_hub_cache, where.hub), (_lm_studio, where.lm_studio), (_ollama, where.ollama)):

@@ -53,7 +53,7 @@ BITS = {
 """Bits of one value by the format's word for it."""
 
 
-class HeaderError(ValueError):
+class SafetensorsHeaderError(ValueError):
     """The file is not whole or not safetensors; the text says what is wrong, without the file's name."""
 
 
@@ -73,37 +73,42 @@ class StoredTensor:
 
 
 def read_header(path: Path) -> list[StoredTensor]:
-    """Every tensor in the file. Raises :class:`HeaderError` when the file cannot be whole, OSError when it cannot be
-    read.
+    """Every tensor in the file.
+
+    Raises :class:`SafetensorsHeaderError` when the file cannot be whole, OSError when it cannot be read.
     """
     with open_file(path) as file:
         size = os.fstat(file.fileno()).st_size
         start = file.read(8)
         if start == LFS_POINTER[:8]:
-            raise HeaderError("is a Git LFS pointer: the weights themselves were never downloaded")
+            raise SafetensorsHeaderError("is a Git LFS pointer: the weights themselves were never downloaded")
         if len(start) < 8:
-            raise HeaderError(f"is cut short: it has {so_many(size, 'byte')}, not even the length of a header")
+            raise SafetensorsHeaderError(
+                f"is cut short: it has {so_many(size, 'byte')}, not even the length of a header"
+            )
         length = int.from_bytes(start, "little")
         if length > MAX_HEADER_BYTES:
             real = 8 + length <= size
-            raise HeaderError("has a header longer than any real one" if real else "is not a safetensors file")
+            raise SafetensorsHeaderError(
+                "has a header longer than any real one" if real else "is not a safetensors file"
+            )
         if 8 + length > size:
-            raise HeaderError(f"is cut short within its header: {8 + length - size} bytes are missing there")
+            raise SafetensorsHeaderError(f"is cut short within its header: {8 + length - size} bytes are missing there")
         raw = file.read(length)
     entries = _entries(raw)
     tensors = [_tensor(name, entry) for name, entry in entries.items()]
     if not tensors:
-        raise HeaderError("holds no tensors")
+        raise SafetensorsHeaderError("holds no tensors")
     end = 0
     for begin, stop in sorted(_span(name, entry) for name, entry in entries.items()):
         if begin != end:
-            raise HeaderError("has a damaged header: its tensors overlap or leave gaps")
+            raise SafetensorsHeaderError("has a damaged header: its tensors overlap or leave gaps")
         end = stop
     whole = 8 + length + end
     if whole > size:
-        raise HeaderError(f"is cut short: {whole - size} of {whole} bytes are missing")
+        raise SafetensorsHeaderError(f"is cut short: {whole - size} of {whole} bytes are missing")
     if whole < size:
-        raise HeaderError(f"has {so_many(size - whole, 'byte')} too many after its last tensor")
+        raise SafetensorsHeaderError(f"has {so_many(size - whole, 'byte')} too many after its last tensor")
     return tensors
 
 
@@ -113,28 +118,30 @@ def _entries(raw: bytes) -> dict[str, Any]:
         if cursor.peek() not in ("{", ""):
             cursor.skip()
             cursor.end()
-            raise HeaderError("has a header that is no JSON object")
+            raise SafetensorsHeaderError("has a header that is no JSON object")
         # An entry is short: one that is not is refused before it is read.
         header = {name: cursor.short() for name in cursor.members() if name != "__metadata__"}
         cursor.end()
-    except HeaderError:
+    except SafetensorsHeaderError:
         raise
     except ValueError as error:
-        raise HeaderError("has a header that cannot be read") from error
+        raise SafetensorsHeaderError("has a header that cannot be read") from error
     return header
 
 
 def _tensor(name: str, entry: Any) -> StoredTensor:
     if not isinstance(entry, dict):
-        raise HeaderError(f"has a damaged header at the tensor {name[:100]!r}")
+        raise SafetensorsHeaderError(f"has a damaged header at the tensor {name[:100]!r}")
     dtype, shape = entry.get("dtype"), entry.get("shape")
     if not isinstance(dtype, str) or dtype not in BITS:
-        raise HeaderError(f"holds the tensor {name[:100]!r} in an unknown number format, {str(dtype)[:40]!r}")
+        raise SafetensorsHeaderError(
+            f"holds the tensor {name[:100]!r} in an unknown number format, {str(dtype)[:40]!r}"
+        )
     if not isinstance(shape, list) or len(shape) > MAX_DIMENSIONS or not all(_is_count(side) for side in shape):
-        raise HeaderError(f"has a damaged shape at the tensor {name[:100]!r}")
+        raise SafetensorsHeaderError(f"has a damaged shape at the tensor {name[:100]!r}")
     begin, stop = _span(name, entry)
     if (stop - begin) * 8 != math.prod(shape) * BITS[dtype]:
-        raise HeaderError(f"has a damaged header: the tensor {name[:100]!r} does not fill its place")
+        raise SafetensorsHeaderError(f"has a damaged header: the tensor {name[:100]!r} does not fill its place")
     return StoredTensor(name, dtype, tuple(shape), stop - begin)
 
 
@@ -146,7 +153,7 @@ def _span(name: str, entry: dict[str, Any]) -> tuple[int, int]:
         or not all(_is_count(offset) for offset in offsets)
         or offsets[0] > offsets[1]
     ):
-        raise HeaderError(f"has damaged offsets at the tensor {name[:100]!r}")
+        raise SafetensorsHeaderError(f"has damaged offsets at the tensor {name[:100]!r}")
     return offsets[0], offsets[1]
 
 

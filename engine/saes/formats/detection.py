@@ -23,7 +23,7 @@ from engine.saes.formats import (
     sparsify,
     unsupported,
 )
-from engine.saes.formats.draft import Draft, Format, Match, Source
+from engine.saes.formats.draft import Format, FormatMatch, SaeDraft, Source
 from engine.saes.formats.weights import WEIGHT_ENDINGS, WeightsFile, damaged, open_weights
 
 FORMATS: Sequence[Format] = cast(
@@ -68,7 +68,7 @@ class Detected:
     files: tuple[Path, ...]
     config: SaeConfig
     reason: str
-    draft: Draft = field(repr=False, compare=False)
+    draft: SaeDraft = field(repr=False, compare=False)
     weights: WeightsFile = field(repr=False, compare=False)
 
     @property
@@ -103,7 +103,7 @@ def detect(path: Path) -> Detected:
             opened.append(open_weights(candidate))
         except SaeLoadFailed as error:
             broken.append((_rank(candidate), error))
-    ranked: list[tuple[int, int, Format, Match, Source]] = []
+    ranked: list[tuple[int, int, Format, FormatMatch, Source]] = []
     for weights in opened:
         source = Source(folder, weights)
         for known in FORMATS:

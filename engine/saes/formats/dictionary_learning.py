@@ -23,7 +23,7 @@ from engine.saes.formats.common import (
     vector_length,
 )
 from engine.saes.formats.configs import Config
-from engine.saes.formats.draft import Draft, Match, Source, VectorSource, filled, stored
+from engine.saes.formats.draft import FormatMatch, SaeDraft, Source, VectorSource, filled, stored
 from engine.saes.formats.orientation import place_matrices
 from engine.saes.formats.weights import WeightsFile, damaged
 from engine.saes.hooks import HookPoint, parse_hook, resid_post_name
@@ -64,23 +64,23 @@ CLASSES: Mapping[str, _Class] = {
 }
 
 
-def sniff(source: Source) -> Match | None:
+def sniff(source: Source) -> FormatMatch | None:
     """A torch file with the tensor names of one of the classes, best with ``trainer`` in the configuration."""
     weights = source.weights
     if weights.kind != "torch":
         return None
     trainer = source.config is not None and isinstance(source.config.get("trainer"), dict)
     if isinstance(weights.extras.get("ae"), dict):
-        return Match(90, "a dict with the SAE under the key ae")
+        return FormatMatch(90, "a dict with the SAE under the key ae")
     if not (weights.has("encoder.weight", "decoder.weight") or weights.has("W_enc", "W_dec")):
         return None
     if trainer:
-        return Match(95, "a torch file with trainer settings beside it")
+        return FormatMatch(95, "a torch file with trainer settings beside it")
     own = {"bias", "decoder_bias", "threshold", "group_sizes"} & set(weights.tensors)
-    return Match(40, "a torch file with tensors of an SAE") if own else None
+    return FormatMatch(40, "a torch file with tensors of an SAE") if own else None
 
 
-def describe(source: Source) -> Draft:
+def describe(source: Source) -> SaeDraft:
     """The SAE by its class."""
     weights = source.weights
     if "ae" in weights.extras:
@@ -115,7 +115,7 @@ def describe(source: Source) -> Draft:
         vectors["threshold"] = filled(_threshold(weights, name), d_sae)
     used = {*matrices, *kind.vectors.values(), "k", "threshold", "group_sizes"}
     note_leftovers(weights, used, assumed)
-    return Draft(
+    return SaeDraft(
         SaeConfig(
             architecture=kind.architecture,
             d_in=d_in,

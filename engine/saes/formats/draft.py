@@ -59,7 +59,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Match:
+class FormatMatch:
     """A format recognises a source. ``score`` is from 1 (the tensors could be this) to 100 (nothing else is)."""
 
     score: int
@@ -78,7 +78,7 @@ class StoredMatrix:
 
 
 @dataclass(frozen=True)
-class Draft:
+class SaeDraft:
     """An SAE as described, before its values are read.
 
     Args:
@@ -111,11 +111,11 @@ class Format(Protocol):
         """Its name for people."""
         ...
 
-    def sniff(self, source: Source) -> Match | None:
+    def sniff(self, source: Source) -> FormatMatch | None:
         """Whether the tensors and the configuration are this format's."""
         ...
 
-    def describe(self, source: Source) -> Draft:
+    def describe(self, source: Source) -> SaeDraft:
         """The SAE as described. Raises the errors of :mod:`engine.saes.errors`."""
         ...
 

@@ -16,7 +16,7 @@ from engine.saes.formats.common import (
     refused,
     vector_length,
 )
-from engine.saes.formats.draft import Draft, Match, Source, VectorSource, stored
+from engine.saes.formats.draft import FormatMatch, SaeDraft, Source, VectorSource, stored
 from engine.saes.formats.orientation import place_matrices
 from engine.saes.formats.weights import WeightsFile
 from engine.saes.hooks import HookPoint
@@ -26,17 +26,17 @@ FORMAT = SourceFormat.GEMMA_SCOPE
 LABEL = "Gemma Scope"
 
 
-def sniff(source: Source) -> Match | None:
+def sniff(source: Source) -> FormatMatch | None:
     """An npz with the four tensors, and nearly always a threshold."""
     weights = source.weights
     if weights.kind != "npz" or not weights.has(_encoder(weights), _decoder(weights), "b_enc", "b_dec"):
         return None
     if "threshold" in weights.tensors:
-        return Match(95, "an npz with W_enc, W_dec, b_enc, b_dec and threshold")
-    return Match(60, "an npz with W_enc, W_dec, b_enc and b_dec")
+        return FormatMatch(95, "an npz with W_enc, W_dec, b_enc, b_dec and threshold")
+    return FormatMatch(60, "an npz with W_enc, W_dec, b_enc and b_dec")
 
 
-def describe(source: Source) -> Draft:
+def describe(source: Source) -> SaeDraft:
     """The SAE by its tensors and its path."""
     weights, path = source.weights, near_path(source)
     assumed: list[str] = []
@@ -69,7 +69,7 @@ def describe(source: Source) -> Draft:
         assumed.append(f"The model {model} was taken from the path.")
     assumed.append("b_dec is not subtracted from the input, as in Gemma Scope; the file itself does not say.")
     note_leftovers(weights, {encoder.key, decoder.key, "b_enc", "b_dec", "threshold"}, assumed)
-    return Draft(
+    return SaeDraft(
         SaeConfig(
             architecture=architecture,
             d_in=d_in,

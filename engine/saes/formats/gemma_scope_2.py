@@ -19,7 +19,7 @@ from engine.saes.formats.common import (
     vector_length,
 )
 from engine.saes.formats.configs import Config
-from engine.saes.formats.draft import Draft, Match, Source, stored
+from engine.saes.formats.draft import FormatMatch, SaeDraft, Source, stored
 from engine.saes.formats.orientation import place_matrices
 from engine.saes.hooks import HookPoint, parse_hook
 from engine.saes.path_facts import gemma_3_from_path, layer_from_path
@@ -34,15 +34,15 @@ _SITES = {
 }
 
 
-def sniff(source: Source) -> Match | None:
+def sniff(source: Source) -> FormatMatch | None:
     """A safetensors file with the five lower-case names."""
     weights = source.weights
     if weights.kind != "safetensors" or not weights.has("w_enc", "w_dec", "b_enc", "b_dec", "threshold"):
         return None
-    return Match(95, "the tensors w_enc, w_dec, b_enc, b_dec and threshold")
+    return FormatMatch(95, "the tensors w_enc, w_dec, b_enc, b_dec and threshold")
 
 
-def describe(source: Source) -> Draft:
+def describe(source: Source) -> SaeDraft:
     """The SAE by its configuration, completed from the path."""
     weights, path = source.weights, near_path(source).as_posix()
     config = source.config or Config("config.json", {})
@@ -73,7 +73,7 @@ def describe(source: Source) -> Draft:
     point = parse_hook(reads) if reads is not None else _site_from_path(source, assumed)
     assumed.append("b_dec is not subtracted from the input, as in Gemma Scope 2; the files do not say.")
     note_leftovers(weights, {"w_enc", "w_dec", "b_enc", "b_dec", "threshold"}, assumed)
-    return Draft(
+    return SaeDraft(
         SaeConfig(
             architecture=Architecture.JUMPRELU,
             d_in=d_in,

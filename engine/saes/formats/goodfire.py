@@ -6,7 +6,7 @@ import re
 
 from engine.saes.config import Architecture, SaeConfig, SourceFormat
 from engine.saes.formats.common import hook_fields, note_leftovers, vector_length
-from engine.saes.formats.draft import Draft, Match, Source, stored
+from engine.saes.formats.draft import FormatMatch, SaeDraft, Source, stored
 from engine.saes.formats.orientation import place_matrices
 
 FORMAT = SourceFormat.GOODFIRE
@@ -16,12 +16,14 @@ _TENSORS = ("encoder_linear.weight", "encoder_linear.bias", "decoder_linear.weig
 _NAME = re.compile(r"(?P<model>.+)-SAE-l\d+")
 
 
-def sniff(source: Source) -> Match | None:
+def sniff(source: Source) -> FormatMatch | None:
     """The four tensors of ``encoder_linear`` and ``decoder_linear``."""
-    return Match(95, "the tensors encoder_linear.* and decoder_linear.*") if source.weights.has(*_TENSORS) else None
+    return (
+        FormatMatch(95, "the tensors encoder_linear.* and decoder_linear.*") if source.weights.has(*_TENSORS) else None
+    )
 
 
-def describe(source: Source) -> Draft:
+def describe(source: Source) -> SaeDraft:
     """The SAE by its tensors and its file's name."""
     weights = source.weights
     assumed = ["ReLU without subtracting b_dec, as in Goodfire's SAEs; the file does not say."]
@@ -35,7 +37,7 @@ def describe(source: Source) -> Draft:
     )
     assumed += notes
     note_leftovers(weights, _TENSORS, assumed)
-    return Draft(
+    return SaeDraft(
         SaeConfig(
             architecture=Architecture.STANDARD,
             d_in=d_in,

@@ -18,7 +18,7 @@ from engine.saes.formats.common import (
     refused,
     vector_length,
 )
-from engine.saes.formats.draft import Draft, Match, Source, filled, scaled, stored
+from engine.saes.formats.draft import FormatMatch, SaeDraft, Source, filled, scaled, stored
 from engine.saes.formats.openmoss_rules import divide_thresholds_by_norms, input_scale, refuse_other_kinds
 from engine.saes.formats.orientation import place_matrices
 from engine.saes.hooks import parse_hook
@@ -30,17 +30,17 @@ SETTINGS = "hyperparams.json"
 _KEYS = ("encoder.weight", "encoder.bias", "decoder.weight", "decoder.bias")
 
 
-def sniff(source: Source) -> Match | None:
+def sniff(source: Source) -> FormatMatch | None:
     """Two linear layers with Llama Scope's settings."""
     if source.weights.kind != "safetensors" or not source.weights.has(*_KEYS):
         return None
     settings = source.json(SETTINGS)
     if settings is None or "jump_relu_threshold" not in settings:
         return None
-    return Match(96, f"encoder.weight and decoder.weight with jump_relu_threshold in {SETTINGS}")
+    return FormatMatch(96, f"encoder.weight and decoder.weight with jump_relu_threshold in {SETTINGS}")
 
 
-def describe(source: Source) -> Draft:
+def describe(source: Source) -> SaeDraft:
     """The SAE by its settings."""
     weights, settings = source.weights, source.json(SETTINGS)
     assert settings is not None
@@ -76,7 +76,7 @@ def describe(source: Source) -> Draft:
     assumed += notes
     note_leftovers(weights, _KEYS, assumed)
     hook = settings.text("hook_point_in")
-    return Draft(
+    return SaeDraft(
         SaeConfig(
             architecture=Architecture.JUMPRELU,
             d_in=d_in,

@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 
 from engine.saes.errors import SaeLoadFailed
-from engine.saes.formats.draft import Draft, StoredMatrix
+from engine.saes.formats.draft import SaeDraft, StoredMatrix
 from engine.saes.formats.orientation import settle_square
 from engine.saes.formats.weights import WeightsFile, damaged
 from engine.saes.sae import DTYPES, Sae, all_finite
 
 
-def materialize(draft: Draft, weights: WeightsFile, *, device: torch.device, dtype: torch.dtype | None) -> Sae:
+def materialize(draft: SaeDraft, weights: WeightsFile, *, device: torch.device, dtype: torch.dtype | None) -> Sae:
     """The SAE, its weights in ``dtype`` (None: as stored) on ``device``.
 
     Raises :class:`SaeLoadFailed` when values are missing, not finite, not floating point, or contradict the draft.

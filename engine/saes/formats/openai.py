@@ -12,7 +12,7 @@ from engine.saes.config import Architecture, NormalizeActivations, SaeConfig, So
 from engine.saes.errors import SaeLoadFailed
 from engine.saes.formats.common import hook_fields, note_leftovers, refused, vector_length
 from engine.saes.formats.configs import shown
-from engine.saes.formats.draft import Draft, Match, Source, stored
+from engine.saes.formats.draft import FormatMatch, SaeDraft, Source, stored
 from engine.saes.formats.orientation import place_matrices
 
 FORMAT = SourceFormat.OPENAI
@@ -21,14 +21,14 @@ LABEL = "OpenAI"
 _TENSORS = ("pre_bias", "latent_bias", "encoder.weight", "decoder.weight")
 
 
-def sniff(source: Source) -> Match | None:
+def sniff(source: Source) -> FormatMatch | None:
     """The four tensors, in a torch file."""
     if source.weights.kind != "torch" or not source.weights.has(*_TENSORS):
         return None
-    return Match(95, "the tensors pre_bias, latent_bias, encoder.weight and decoder.weight")
+    return FormatMatch(95, "the tensors pre_bias, latent_bias, encoder.weight and decoder.weight")
 
 
-def describe(source: Source) -> Draft:
+def describe(source: Source) -> SaeDraft:
     """The SAE by the activation it names."""
     weights = source.weights
     architecture, k = _activation(weights.extras)
@@ -43,7 +43,7 @@ def describe(source: Source) -> Draft:
     )
     assumed += notes
     note_leftovers(weights, {*_TENSORS, "stats_last_nonzero"}, assumed)
-    return Draft(
+    return SaeDraft(
         SaeConfig(
             architecture=architecture,
             d_in=d_in,

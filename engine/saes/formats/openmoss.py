@@ -20,7 +20,7 @@ from engine.saes.formats.common import (
     vector_length,
 )
 from engine.saes.formats.configs import Config
-from engine.saes.formats.draft import Draft, Match, Source, VectorSource, exponential, filled, scaled, stored
+from engine.saes.formats.draft import FormatMatch, SaeDraft, Source, VectorSource, exponential, filled, scaled, stored
 from engine.saes.formats.openmoss_rules import divide_thresholds_by_norms, input_scale, refuse_other_kinds
 from engine.saes.formats.orientation import place_matrices
 from engine.saes.formats.weights import WeightsFile
@@ -34,7 +34,7 @@ _PLAIN = ("W_E", "b_E", "W_D", "b_D")
 _NORM = "dataset_average_activation_norm."
 
 
-def sniff(source: Source) -> Match | None:
+def sniff(source: Source) -> FormatMatch | None:
     """OpenMOSS's tensor names with its configuration."""
     weights = source.weights
     if weights.kind != "safetensors" or not (weights.has(*_LINEAR[:3]) or weights.has(*_PLAIN[:3])):
@@ -42,11 +42,11 @@ def sniff(source: Source) -> Match | None:
     threshold = _threshold_key(weights)
     config = source.config
     if config is not None and "hook_point_in" in config and "d_model" in config:
-        return Match(95, f"encoder and decoder with hook_point_in in {config.file}")
-    return Match(40, f"encoder and decoder with {threshold}") if threshold else None
+        return FormatMatch(95, f"encoder and decoder with hook_point_in in {config.file}")
+    return FormatMatch(40, f"encoder and decoder with {threshold}") if threshold else None
 
 
-def describe(source: Source) -> Draft:
+def describe(source: Source) -> SaeDraft:
     """The SAE by its configuration."""
     weights, config = source.weights, source.require_config()
     refuse_other_kinds(config)
@@ -74,7 +74,7 @@ def describe(source: Source) -> Draft:
     hook = config.text("hook_point_in")
     norms = {name for name in weights.tensors if name.startswith(_NORM)}
     note_leftovers(weights, {w_enc, b_enc, w_dec, b_dec, _threshold_key(weights) or "", *norms}, assumed)
-    return Draft(
+    return SaeDraft(
         SaeConfig(
             architecture=architecture,
             d_in=d_in,

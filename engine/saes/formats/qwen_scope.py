@@ -7,7 +7,7 @@ import re
 from engine.saes.config import Architecture, HookKind, SaeConfig, SourceFormat
 from engine.saes.errors import SaeFormatUnknown
 from engine.saes.formats.common import hook_fields, near_path, note_leftovers, vector_length
-from engine.saes.formats.draft import Draft, Match, Source, stored
+from engine.saes.formats.draft import FormatMatch, SaeDraft, Source, stored
 from engine.saes.formats.orientation import place_matrices
 from engine.saes.hooks import HookPoint
 from engine.saes.path_facts import layer_from_path
@@ -19,16 +19,16 @@ _REPO = re.compile(r"SAE-Res-(?P<model>.+?)-W\d+[KM]-L0_(?P<k>\d+)")
 _TENSORS = ("W_enc", "W_dec", "b_enc", "b_dec")
 
 
-def sniff(source: Source) -> Match | None:
+def sniff(source: Source) -> FormatMatch | None:
     """A torch file with exactly the four tensors and no configuration beside it."""
     weights = source.weights
     if weights.kind != "torch" or set(weights.tensors) != set(_TENSORS) or source.config is not None:
         return None
     named = _REPO.search(near_path(source).as_posix()) is not None
-    return Match(90 if named else 50, "a torch file with just W_enc, W_dec, b_enc and b_dec")
+    return FormatMatch(90 if named else 50, "a torch file with just W_enc, W_dec, b_enc and b_dec")
 
 
-def describe(source: Source) -> Draft:
+def describe(source: Source) -> SaeDraft:
     """The SAE by its tensors and its path."""
     weights, path = source.weights, near_path(source)
     named = _REPO.search(path.as_posix())
@@ -51,7 +51,7 @@ def describe(source: Source) -> Draft:
     note_leftovers(weights, _TENSORS, assumed)
     layer = layer_from_path(path)
     point = HookPoint(HookKind.RESID_POST, layer, f"model.layers.{layer}") if layer is not None else None
-    return Draft(
+    return SaeDraft(
         SaeConfig(
             architecture=Architecture.TOPK,
             d_in=d_in,

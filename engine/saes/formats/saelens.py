@@ -17,7 +17,7 @@ from engine.saes.config import Architecture, HookKind, NormalizeActivations, Sae
 from engine.saes.errors import SaeLoadFailed
 from engine.saes.formats.common import check_stated, hook_fields, l0_fields, note_leftovers, refused, vector_length
 from engine.saes.formats.configs import Config
-from engine.saes.formats.draft import Draft, Match, Source, VectorSource, stored
+from engine.saes.formats.draft import FormatMatch, SaeDraft, Source, VectorSource, stored
 from engine.saes.formats.orientation import place_matrices
 from engine.saes.formats.saelens_rules import (
     architecture_of,
@@ -52,7 +52,7 @@ class _Keys:
     b_enc: str | None
 
 
-def sniff(source: Source) -> Match | None:
+def sniff(source: Source) -> FormatMatch | None:
     """SAELens's tensor names with its configuration; with less certainty, other names with a similar one."""
     keys = _keys(source.weights)
     if keys is None or source.weights.kind != "safetensors":
@@ -60,15 +60,15 @@ def sniff(source: Source) -> Match | None:
     usual = (keys.w_enc, keys.w_dec, keys.b_dec) == ("W_enc", "W_dec", "b_dec")
     config = source.config
     if config is None:
-        return Match(20, "the tensors W_enc, W_dec and b_dec, without a configuration") if usual else None
+        return FormatMatch(20, "the tensors W_enc, W_dec and b_dec, without a configuration") if usual else None
     if config.get(*WIDTHS) is None and config.get(*FEATURES) is None:
         return None
     if usual:
-        return Match(90, f"the tensors W_enc, W_dec and b_dec with {config.file}")
-    return Match(50, f"the tensors {keys.w_enc} and {keys.w_dec} with {config.file}")
+        return FormatMatch(90, f"the tensors W_enc, W_dec and b_dec with {config.file}")
+    return FormatMatch(50, f"the tensors {keys.w_enc} and {keys.w_dec} with {config.file}")
 
 
-def describe(source: Source) -> Draft:
+def describe(source: Source) -> SaeDraft:
     """The SAE by its configuration, the older keys read as their newer names."""
     config, weights = source.require_config(), source.weights
     keys = _keys(weights)
@@ -101,7 +101,7 @@ def describe(source: Source) -> Draft:
         vectors[FEATURE_SCALE] = stored(scale_key)
     used = {keys.w_enc, keys.w_dec, keys.b_dec, keys.b_enc, *rules_for(architecture).tensors, *SCALING}
     note_leftovers(weights, {key for key in used if key}, assumed)
-    return Draft(
+    return SaeDraft(
         SaeConfig(
             architecture=architecture,
             d_in=d_in,

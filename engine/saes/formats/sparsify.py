@@ -17,7 +17,7 @@ from engine.saes.formats.common import (
     vector_length,
 )
 from engine.saes.formats.configs import Config
-from engine.saes.formats.draft import Draft, Match, Source, stored
+from engine.saes.formats.draft import FormatMatch, SaeDraft, Source, stored
 from engine.saes.formats.orientation import place_matrices
 from engine.saes.hooks import HookPoint, parse_hook
 
@@ -25,18 +25,18 @@ FORMAT = SourceFormat.SPARSIFY
 LABEL = "EleutherAI sparsify"
 
 
-def sniff(source: Source) -> Match | None:
+def sniff(source: Source) -> FormatMatch | None:
     """A linear encoder beside a bare ``W_dec``, with sparsify's configuration."""
     weights = source.weights
     if weights.kind != "safetensors" or not weights.has("encoder.weight", "encoder.bias", "W_dec", "b_dec"):
         return None
     config = source.config
     if config is not None and "k" in config and ("expansion_factor" in config or "num_latents" in config):
-        return Match(95, f"encoder.weight and W_dec with k in {config.file}")
-    return Match(40, "the tensors encoder.weight, encoder.bias, W_dec and b_dec")
+        return FormatMatch(95, f"encoder.weight and W_dec with k in {config.file}")
+    return FormatMatch(40, "the tensors encoder.weight, encoder.bias, W_dec and b_dec")
 
 
-def describe(source: Source) -> Draft:
+def describe(source: Source) -> SaeDraft:
     """The SAE by its configuration and its folder's name."""
     weights, config = source.weights, source.require_config()
     assumed: list[str] = []
@@ -52,7 +52,7 @@ def describe(source: Source) -> Draft:
     run = source.json("../config.json") or Config("config.json", {})
     assumed.append("b_dec is subtracted from the input, as in sparsify; the files do not say.")
     note_leftovers(weights, {"encoder.weight", "encoder.bias", "W_dec", "b_dec"}, assumed)
-    return Draft(
+    return SaeDraft(
         SaeConfig(
             architecture=Architecture.TOPK,
             d_in=d_in,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.actions.standing import Kept
+from engine.actions.standing import KeptState
 from engine.engine import Engine
 from engine.events import SteeringUpdated
 from engine.library.database import Library
@@ -83,16 +83,16 @@ def test_each_model_has_its_own_and_the_next_start_knows_it(
     first = engine.shelf.resident.record
     other = import_local_model(engine.library, engine.events, checkpoint("qwen2"))
     engine.loader.load(other.id).result(60)
-    assert engine.standing.to_put_back() == Kept()
+    assert engine.standing.to_put_back() == KeptState()
     engine.standing.stop()
     with Library.open(engine.library.path) as read_again:
-        kept = Kept.from_json(read_again.state.get(f"standing:{first.id}"), first.name)
+        kept = KeptState.from_json(read_again.state.get(f"standing:{first.id}"), first.name)
         assert read_again.state.get(f"standing:{other.id}") is None
     assert kept.saes == (("one", 1), ("nought", 0))
     assert kept.values == ((("nought", 0), {5: 2.5}),)
     assert kept.profile is not None
     # A row that took over the number of another model has nothing of that one's.
-    assert Kept.from_json(kept.to_json("another"), first.name) == Kept()
+    assert KeptState.from_json(kept.to_json("another"), first.name) == KeptState()
 
 
 def test_what_a_person_detached_stays_away(engine: Engine) -> None:
@@ -124,4 +124,4 @@ def test_what_is_gone_is_said_and_keeps_nothing_else_away(
 
 @pytest.mark.parametrize("value", [None, 3, {}, {"model": "m"}, {"model": "m", "saes": 3, "values": [], "profile": 1}])
 def test_what_cannot_be_read_is_nothing(value: object) -> None:
-    assert Kept.from_json(value, "m") == Kept()
+    assert KeptState.from_json(value, "m") == KeptState()

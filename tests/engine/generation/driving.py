@@ -28,7 +28,7 @@ from engine.generation.scheduler import Scheduler
 from engine.generation.service import GenerationService
 from engine.library.database import Library
 from engine.models.backends.transformers_backend import TransformersBackend
-from engine.models.hardware.devices import Placement
+from engine.models.hardware.devices import DevicePlacement
 from engine.models.registry import LoadedModel, ModelShelf
 from engine.monitor.live import LiveMonitor
 from engine.steering.desk import SteeringDesk
@@ -67,7 +67,7 @@ class _NoThread:
 
 
 def _load(folder: Path) -> TransformersBackend:
-    placement = Placement(torch.device("cpu"), torch.float32, "test")
+    placement = DevicePlacement(torch.device("cpu"), torch.float32, "test")
     return TransformersBackend.load(folder, placement, lambda share, stage: None)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from engine.models.backends.tokenizer import Tokenizer
+from engine.models.backends.tokenizer import CheckpointTokenizer
 from tests.tiny import build_tokenizer
 
 SP_PIECES = [
@@ -27,12 +27,12 @@ SP_PIECES = [
 ]
 
 
-def byte_level(**options: Any) -> Tokenizer:
+def byte_level(**options: Any) -> CheckpointTokenizer:
     """GPT-2's kind: every byte has a token, and a space belongs to the word after it."""
-    return Tokenizer(build_tokenizer(**options))
+    return CheckpointTokenizer(build_tokenizer(**options))
 
 
-def byte_chunks(chunks: Sequence[bytes]) -> tuple[Tokenizer, list[int]]:
+def byte_chunks(chunks: Sequence[bytes]) -> tuple[CheckpointTokenizer, list[int]]:
     """A byte-level tokenizer with exactly these byte strings as tokens, and the ids that spell them in order."""
     from tokenizers import Tokenizer as Raw
     from tokenizers import decoders, models, pre_tokenizers
@@ -48,10 +48,12 @@ def byte_chunks(chunks: Sequence[bytes]) -> tuple[Tokenizer, list[int]]:
     raw = Raw(models.BPE(vocab=vocab, merges=[]))
     raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     raw.decoder = decoders.ByteLevel()
-    return Tokenizer(PreTrainedTokenizerFast(tokenizer_object=raw)), ids
+    return CheckpointTokenizer(PreTrainedTokenizerFast(tokenizer_object=raw)), ids
 
 
-def sentencepiece(*, add_bos: bool = False, add_eos: bool = False, chat_template: str | None = None) -> Tokenizer:
+def sentencepiece(
+    *, add_bos: bool = False, add_eos: bool = False, chat_template: str | None = None
+) -> CheckpointTokenizer:
     """Llama 2's kind: "▁" for a space, one put in front of a text and dropped again, ``<0xNN>`` for what has no token."""
     from tokenizers import Tokenizer as Raw
     from tokenizers import decoders, models, pre_tokenizers, processors
@@ -74,10 +76,10 @@ def sentencepiece(*, add_bos: bool = False, add_eos: bool = False, chat_template
     inner = PreTrainedTokenizerFast(tokenizer_object=raw, bos_token="<s>", eos_token="</s>", unk_token="<unk>")
     if chat_template is not None:
         inner.chat_template = chat_template
-    return Tokenizer(inner)
+    return CheckpointTokenizer(inner)
 
 
-def wordpiece() -> Tokenizer:
+def wordpiece() -> CheckpointTokenizer:
     """BERT's kind: pieces that continue a word begin with "##"; its tokens have no exact bytes."""
     from tokenizers import Tokenizer as Raw
     from tokenizers import decoders, models, pre_tokenizers
@@ -87,4 +89,4 @@ def wordpiece() -> Tokenizer:
     raw = Raw(models.WordPiece({piece: place for place, piece in enumerate(pieces)}, unk_token="[UNK]"))
     raw.pre_tokenizer = pre_tokenizers.Whitespace()
     raw.decoder = decoders.WordPiece(prefix="##", cleanup=False)
-    return Tokenizer(PreTrainedTokenizerFast(tokenizer_object=raw, unk_token="[UNK]", eos_token="[SEP]"))
+    return CheckpointTokenizer(PreTrainedTokenizerFast(tokenizer_object=raw, unk_token="[UNK]", eos_token="[SEP]"))

@@ -12,7 +12,7 @@ from engine.errors import QueueFull
 from engine.generation.request import ChoiceFinished, Delta, GenerationRequest, Sampling, TextDelta, TextInput
 from engine.library.database import Library
 from engine.models.backends.transformers_backend import TransformersBackend
-from engine.models.hardware.devices import Placement
+from engine.models.hardware.devices import DevicePlacement
 from engine.steering.request import FOLLOW_LIVE
 from tests.conftest import CheckpointMaker
 from tests.engine.generation.driving import Answer, Driver
@@ -26,7 +26,7 @@ WARM = Sampling(temperature=0.9, ignore_eos=True)
 
 
 def bfloat16(folder: Path) -> TransformersBackend:
-    placement = Placement(torch.device("cpu"), torch.bfloat16, "test")
+    placement = DevicePlacement(torch.device("cpu"), torch.bfloat16, "test")
     return TransformersBackend.load(folder, placement, lambda share, stage: None)
 
 

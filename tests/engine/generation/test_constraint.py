@@ -30,7 +30,7 @@ from engine.generation.request import (
 )
 from engine.generation.response_format import ResponseFormat
 from engine.library.database import Library
-from engine.models.backends.tokenizer import Tokenizer
+from engine.models.backends.tokenizer import CheckpointTokenizer
 from tests.conftest import CheckpointMaker, EngineMaker
 from tests.engine.generation.driving import Answer, Driver
 from tests.engine.generation.test_steered_lanes import attach, inline
@@ -262,7 +262,7 @@ def test_a_complete_document_that_does_not_validate_is_an_error(driver: Driver) 
 def test_every_end_token_may_end_it_and_padding_may_not_be_written() -> None:
     inner = build_tokenizer()
     end, other = inner.convert_tokens_to_ids(IM_END), inner.convert_tokens_to_ids(PAD)
-    tokenizer = Tokenizer(inner, extra_eos=[other])
+    tokenizer = CheckpointTokenizer(inner, extra_eos=[other])
     compiled = CompiledConstraint(Vocabulary(tokenizer), ResponseFormat({"const": 1}, "n"), tokenizer.eos_ids)
     lane = compiled.for_lane(512, "cpu")
     one = tokenizer.encode("1", False)[0]
@@ -276,7 +276,7 @@ def test_every_end_token_may_end_it_and_padding_may_not_be_written() -> None:
 
 
 def test_lanes_do_not_share_their_place() -> None:
-    tokenizer = Tokenizer(build_tokenizer())
+    tokenizer = CheckpointTokenizer(build_tokenizer())
     compiled = CompiledConstraint(Vocabulary(tokenizer), ResponseFormat({"enum": [12, 34]}, "n"), tokenizer.eos_ids)
     first, second = compiled.for_lane(400, "cpu"), compiled.for_lane(400, "cpu")
     three = tokenizer.encode("3", False)[0]
@@ -295,11 +295,11 @@ def asked(number: int) -> ResponseFormat:
 
 
 @pytest.fixture
-def tokenizer() -> Tokenizer:
-    return Tokenizer(build_tokenizer())
+def tokenizer() -> CheckpointTokenizer:
+    return CheckpointTokenizer(build_tokenizer())
 
 
-def test_compiled_once_for_a_schema_and_the_unused_longest_goes_first(tokenizer: Tokenizer) -> None:
+def test_compiled_once_for_a_schema_and_the_unused_longest_goes_first(tokenizer: CheckpointTokenizer) -> None:
     compiler = ConstraintCompiler(2, 30)
     first = compiler.get(tokenizer, asked(1))
     assert compiler.get(tokenizer, ResponseFormat({"const": 1}, "other_name")) is first
@@ -310,10 +310,10 @@ def test_compiled_once_for_a_schema_and_the_unused_longest_goes_first(tokenizer:
     assert compiler.get(tokenizer, asked(1)) is first
 
 
-def test_another_tokenizer_shares_nothing(tokenizer: Tokenizer) -> None:
+def test_another_tokenizer_shares_nothing(tokenizer: CheckpointTokenizer) -> None:
     compiler = ConstraintCompiler(8, 30)
     first = compiler.get(tokenizer, asked(1))
-    assert compiler.get(Tokenizer(build_tokenizer()), asked(1)) is not first
+    assert compiler.get(CheckpointTokenizer(build_tokenizer()), asked(1)) is not first
     compiler.drop()
     assert compiler.kept == ()
 
@@ -333,7 +333,7 @@ class Held:
             self._turns.release()
 
 
-def test_leaving_before_it_has_begun(tokenizer: Tokenizer) -> None:
+def test_leaving_before_it_has_begun(tokenizer: CheckpointTokenizer) -> None:
     compiler = ConstraintCompiler(8, 30)
     with Held(compiler):
         left, stays = compiler.begin(tokenizer, asked(1)), compiler.begin(tokenizer, asked(2))
@@ -347,13 +347,13 @@ def test_leaving_before_it_has_begun(tokenizer: Tokenizer) -> None:
     assert '{"const":1}' not in compiler.kept
 
 
-def test_nobody_waits_longer_than_the_timeout(tokenizer: Tokenizer) -> None:
+def test_nobody_waits_longer_than_the_timeout(tokenizer: CheckpointTokenizer) -> None:
     compiler = ConstraintCompiler(8, 0.01)
     with Held(compiler), pytest.raises(ResponseFormatUnsupported, match=r"more than 0\.01 seconds"):
         compiler.get(tokenizer, asked(1))
 
 
-def test_a_refusal_reaches_everyone_who_waits_and_is_not_kept(tokenizer: Tokenizer) -> None:
+def test_a_refusal_reaches_everyone_who_waits_and_is_not_kept(tokenizer: CheckpointTokenizer) -> None:
     compiler = ConstraintCompiler(8, 30)
     impossible = ResponseFormat({"type": "integer", "minimum": 5, "maximum": 3}, "n")
     with Held(compiler):

@@ -16,7 +16,7 @@ from engine.generation.constraints.numbers import as_told
 from engine.generation.constraints.validation import DocumentCheck
 from engine.generation.errors import ConstrainedOutputInvalid, ResponseFormatUnsupported
 from engine.generation.response_format import ResponseFormat
-from engine.models.backends.tokenizer import Tokenizer
+from engine.models.backends.tokenizer import CheckpointTokenizer
 from tests.engine.generation import made_tokenizers
 from tests.tiny import build_tokenizer
 
@@ -482,7 +482,7 @@ ENFORCED: list[tuple[Any, list[str], list[str]]] = [
 
 @pytest.fixture(scope="module")
 def vocabulary() -> Vocabulary:
-    return Vocabulary(Tokenizer(build_tokenizer()))
+    return Vocabulary(CheckpointTokenizer(build_tokenizer()))
 
 
 def by_the_book(schema: Any) -> Draft202012Validator:
@@ -504,7 +504,7 @@ def accepts(grammar: Grammar, tokens: list[int]) -> bool:
 def test_every_accepted_keyword_is_enforced(
     vocabulary: Vocabulary, schema: Any, right: list[str], wrong: list[str]
 ) -> None:
-    tokenizer = Tokenizer(build_tokenizer())
+    tokenizer = CheckpointTokenizer(build_tokenizer())
     asked = ResponseFormat(schema, "n")
     grammar, check = vocabulary.compile(asked.text), DocumentCheck(asked.effective_schema)
     as_written = by_the_book(schema)
@@ -516,7 +516,7 @@ def test_every_accepted_keyword_is_enforced(
         assert not accepts(grammar, tokenizer.encode(document, False)), document
 
 
-def written_at_random(grammar: Grammar, tokenizer: Tokenizer, draw: random.Random) -> str | None:
+def written_at_random(grammar: Grammar, tokenizer: CheckpointTokenizer, draw: random.Random) -> str | None:
     """A document of tokens drawn evenly from those allowed; None where it does not end within 200."""
     matcher, written = grammar.matcher(), b""
     for _ in range(200):
@@ -533,7 +533,7 @@ def written_at_random(grammar: Grammar, tokenizer: Tokenizer, draw: random.Rando
 
 @pytest.mark.parametrize("schema", [schema for schema, _, _ in ENFORCED], ids=lambda each: json.dumps(each)[:60])
 def test_whatever_is_written_under_a_constraint_validates(vocabulary: Vocabulary, schema: Any) -> None:
-    tokenizer, draw = Tokenizer(build_tokenizer()), random.Random(5)
+    tokenizer, draw = CheckpointTokenizer(build_tokenizer()), random.Random(5)
     asked = ResponseFormat(schema, "n")
     grammar, check = vocabulary.compile(asked.text), DocumentCheck(asked.effective_schema)
     as_written = by_the_book(schema)
@@ -591,7 +591,7 @@ def test_what_nothing_can_fit(vocabulary: Vocabulary, schema: Any, words: str) -
 def test_bounds_beyond_every_double_rule_out_nothing(vocabulary: Vocabulary) -> None:
     schema = {"type": "integer", "minimum": -(10**400), "maximum": 10**400}
     assert json.loads(as_told(schema, {})) == {"type": "integer", "minimum": 1024 - 2**63, "maximum": 2**63 - 1024}
-    tokenizer = Tokenizer(build_tokenizer())
+    tokenizer = CheckpointTokenizer(build_tokenizer())
     grammar = vocabulary.compile(ResponseFormat(schema, "n").text)
     for number in ("-123456789", "0", "987654321"):
         assert accepts(grammar, tokenizer.encode(number, add_special_tokens=False))
@@ -607,7 +607,7 @@ def test_patterns_that_cannot_be_used(pattern: str) -> None:
 
 
 def test_fractions_of_any_length(vocabulary: Vocabulary) -> None:
-    tokenizer, draw = Tokenizer(build_tokenizer()), random.Random(11)
+    tokenizer, draw = CheckpointTokenizer(build_tokenizer()), random.Random(11)
     for _ in range(60):
         number = float(f"%.{draw.randint(13, 17)}g" % (draw.gauss(0, 1) * 10.0 ** draw.randint(-12, 13)))
         for schema in (
@@ -631,6 +631,6 @@ def test_a_tokenizer_without_an_end_token() -> None:
     inner = build_tokenizer()
     inner.eos_token = None
     with pytest.raises(ResponseFormatUnsupported, match="end token"):
-        Vocabulary(Tokenizer(inner))
-    assert Vocabulary(Tokenizer(inner, extra_eos=[3])).eos_id == 3
+        Vocabulary(CheckpointTokenizer(inner))
+    assert Vocabulary(CheckpointTokenizer(inner, extra_eos=[3])).eos_id == 3
     assert inner.eos_token is None  # the model's own tokenizer stays as it is

@@ -17,7 +17,7 @@ from engine.generation.prompts import (
     unread_variables,
 )
 from engine.generation.request import ChatInput, Message, TextInput
-from engine.models.backends.tokenizer import Tokenizer
+from engine.models.backends.tokenizer import CheckpointTokenizer
 from tests.engine.generation.made_tokenizers import byte_level, sentencepiece
 from tests.tiny import CHAT_TEMPLATE
 
@@ -54,7 +54,7 @@ def chat(*turns: tuple[str, str | None], **variables: object) -> ChatInput:
 
 
 def rendered(
-    tokenizer: Tokenizer, *turns: tuple[str, str | None], **variables: object
+    tokenizer: CheckpointTokenizer, *turns: tuple[str, str | None], **variables: object
 ) -> tuple[str, tuple[str, ...], bool]:
     prompt, notes, continued = prepare_chat(tokenizer, chat(*turns, **variables))
     return prompt.text, notes, continued
@@ -97,7 +97,7 @@ def test_a_chatml_model_whose_bos_opens_every_turn_is_left_alone() -> None:
 
     inner = build_tokenizer()
     inner.bos_token = "<|im_start|>"
-    prompt, _, _ = prepare_chat(Tokenizer(inner), chat(("system", "calm"), ("user", "the sea")))
+    prompt, _, _ = prepare_chat(CheckpointTokenizer(inner), chat(("system", "calm"), ("user", "the sea")))
     assert (
         prompt.text
         == "<|im_start|>system\ncalm<|im_end|>\n<|im_start|>user\nthe sea<|im_end|>\n<|im_start|>assistant\n"

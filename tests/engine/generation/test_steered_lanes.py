@@ -20,7 +20,7 @@ from engine.saes.config import Architecture, HookKind, SaeConfig, SourceFormat
 from engine.saes.sae import Sae
 from engine.steering.inline import parse_inline
 from engine.steering.live import ServingCircuit
-from engine.steering.plan import Stream
+from engine.steering.plan import ResidualSpec
 from engine.steering.request import SteeringRequest
 from tests.conftest import CheckpointMaker
 from tests.engine.generation.driving import Answer, Driver
@@ -55,7 +55,7 @@ def made_sae(seed: int, layer: int) -> Sae:
 def attach(driver: Driver, *layers: int) -> None:
     backend = driver.backend
     driver.desk.open(
-        Stream(
+        ResidualSpec(
             driver.name,
             WIDTH,
             4,

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.generation.text.detokenizer import Detokenizer
-from engine.models.backends.tokenizer import Tokenizer
+from engine.models.backends.tokenizer import CheckpointTokenizer
 from tests.engine.generation.made_tokenizers import byte_chunks, byte_level, sentencepiece, wordpiece
 
 BYTE_LEVEL = byte_level()
@@ -22,12 +22,12 @@ FAMILY = "👩‍👩‍👧‍👦"  # four people joined by zero-width joiners
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 
 
-def pieces(tokenizer: Tokenizer, ids: Sequence[int], context: Sequence[int] = ()) -> list[str]:
+def pieces(tokenizer: CheckpointTokenizer, ids: Sequence[int], context: Sequence[int] = ()) -> list[str]:
     detokenizer = Detokenizer(tokenizer, context)
     return [detokenizer.feed(i) for i in ids] + [detokenizer.finish()]
 
 
-def bytes_of(tokenizer: Tokenizer, data: bytes) -> list[int]:
+def bytes_of(tokenizer: CheckpointTokenizer, data: bytes) -> list[int]:
     """One SentencePiece byte token per byte."""
     return [3 + byte for byte in data]
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from engine.generation.request import TokenInfo
 from engine.generation.text.stream import ChoiceText, Emitted
-from engine.models.backends.tokenizer import Tokenizer
+from engine.models.backends.tokenizer import CheckpointTokenizer
 from tests.engine.generation.made_tokenizers import byte_chunks, byte_level, sentencepiece
 
 BYTE_LEVEL = byte_level()
@@ -25,7 +25,7 @@ def run(choice: ChoiceText, ids: Sequence[int]) -> list[tuple[str, list[str], bo
     return [shown(choice.feed(TokenInfo(i))) for i in ids] + [shown(choice.finish())]
 
 
-def chunked(*chunks: bytes) -> tuple[Tokenizer, list[int]]:
+def chunked(*chunks: bytes) -> tuple[CheckpointTokenizer, list[int]]:
     return byte_chunks(chunks)
 
 

@@ -12,9 +12,9 @@ from safetensors.torch import load_file, save_file
 from engine.errors import CheckpointInvalid, EngineUnsupported
 from engine.models.backends.transformers_backend import TransformersBackend, checkpoint_dtype
 from engine.models.hardware import devices
-from engine.models.hardware.devices import Placement, choose_device, choose_dtype
+from engine.models.hardware.devices import DevicePlacement, choose_device, choose_dtype
 
-CPU32 = Placement(torch.device("cpu"), torch.float32, "test")
+CPU32 = DevicePlacement(torch.device("cpu"), torch.float32, "test")
 
 
 def no_report(share: float, stage: str) -> None:

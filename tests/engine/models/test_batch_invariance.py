@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM
 
-from app.demo.pack import SMOLLM2, Places, status
+from app.demo.pack import SMOLLM2, PackPaths, status
 from app.paths import Paths
 from engine.models.backends.batch_invariance import lay_out, padded_width
-from engine.models.backends.residual import PassWork
+from engine.models.backends.residual import Intervention
 from engine.models.backends.transformers_backend import TransformersBackend
-from engine.models.hardware.devices import Placement
+from engine.models.hardware.devices import DevicePlacement
 from tests.app.processes import ROOT
 from tests.conftest import CheckpointMaker
 from tests.tiny import FAMILIES
@@ -49,7 +49,7 @@ def test_the_layout_of_a_pass() -> None:
 def test_logits_at_the_ends_are_the_librarys(family: str, checkpoint: CheckpointMaker) -> None:
     """The reference is one plain forward of each prompt; lengths go past the window of those that have one."""
     folder = checkpoint(family)
-    backend = TransformersBackend.load(folder, Placement(CPU, torch.float32, "test"), no_report)
+    backend = TransformersBackend.load(folder, DevicePlacement(CPU, torch.float32, "test"), no_report)
     reference = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
     prompts = prompts_of((1, 23, 16, 9, 40), 390)
     together = backend.logits_at_ends(prompts)
@@ -69,11 +69,11 @@ def test_a_real_model_gives_the_same_bits_in_any_company(dtype: torch.dtype, thr
     paths = Paths(ROOT / ".data")
     if not status(paths).installed:
         pytest.skip("the demo model is not installed: python -m app demo install --data-dir .data")
-    checkpoint = Places.of(paths, SMOLLM2).checkpoint
+    checkpoint = PackPaths.of(paths, SMOLLM2).checkpoint
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        backend = TransformersBackend.load(checkpoint, Placement(CPU, dtype, "test"), no_report)
+        backend = TransformersBackend.load(checkpoint, DevicePlacement(CPU, dtype, "test"), no_report)
         prompts = prompts_of((5, 11, 16, 17, 31, 8, 2, 90, 40, 15, 33, 64), 49_000)
         alone = [backend.logits_at_ends([prompt])[0] for prompt in prompts]
         for group in ((0, 1), (0, 1, 2, 5, 6, 9), (2, 3, 4), (0, 7), (0, 1, 2, 3, 4, 5, 8, 10), (11, 6)):
@@ -88,7 +88,7 @@ def test_a_real_model_gives_the_same_bits_in_any_company(dtype: torch.dtype, thr
 def test_where_bits_differ_each_prompt_has_a_pass_of_its_own(
     checkpoint: CheckpointMaker, caplog: pytest.LogCaptureFixture
 ) -> None:
-    backend = TransformersBackend.load(checkpoint("llama"), Placement(CPU, torch.float32, "test"), no_report)
+    backend = TransformersBackend.load(checkpoint("llama"), DevicePlacement(CPU, torch.float32, "test"), no_report)
     prompts = prompts_of((3, 9, 20), 390)
     alone = torch.cat([backend.logits_at_ends([prompt]) for prompt in prompts])
     passes: list[int] = []
@@ -111,12 +111,12 @@ def test_where_bits_differ_each_prompt_has_a_pass_of_its_own(
 
 
 def test_an_observer_sees_no_padding(checkpoint: CheckpointMaker) -> None:
-    backend = TransformersBackend.load(checkpoint("llama"), Placement(CPU, torch.float32, "test"), no_report)
+    backend = TransformersBackend.load(checkpoint("llama"), DevicePlacement(CPU, torch.float32, "test"), no_report)
     seen: list[tuple[int, ...]] = []
 
     class Eye:
         def observe(self, layer: int, before: Tensor, after: Tensor) -> None:
             seen.append((layer, *before.shape[:2], *after.shape[:2]))
 
-    backend.logits_at_ends(prompts_of((5,), 390), PassWork(observers={1: (Eye(),)}))
+    backend.logits_at_ends(prompts_of((5,), 390), Intervention(observers={1: (Eye(),)}))
     assert seen == [(1, 1, 5, 1, 5)]

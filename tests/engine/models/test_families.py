@@ -15,12 +15,12 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from engine.models.backends import transformers_backend
 from engine.models.backends.kv import INITIAL_CAPACITY, KVSlab
 from engine.models.backends.transformers_backend import LibraryStore, TransformersBackend
-from engine.models.hardware.devices import Placement
+from engine.models.hardware.devices import DevicePlacement
 from tests.conftest import CheckpointMaker
 from tests.tiny import FAMILIES, build_checkpoint
 
 TOLERANCE = 1e-4
-CPU32 = Placement(torch.device("cpu"), torch.float32, "test")
+CPU32 = DevicePlacement(torch.device("cpu"), torch.float32, "test")
 
 
 def no_report(share: float, stage: str) -> None:

@@ -13,9 +13,9 @@ import torch
 from engine.models.backends.kv import KVSlab
 from engine.models.backends.prepacked import PackedLinear
 from engine.models.backends.transformers_backend import TransformersBackend
-from engine.models.hardware.devices import Placement
+from engine.models.hardware.devices import DevicePlacement
 
-CPU32 = Placement(torch.device("cpu"), torch.float32, "test")
+CPU32 = DevicePlacement(torch.device("cpu"), torch.float32, "test")
 
 
 def no_report(share: float, stage: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from engine.models.backends.lengths import PIECE, TextTooLong, at_least, check_length, longest_token
-from engine.models.backends.tokenizer import Tokenizer
+from engine.models.backends.tokenizer import CheckpointTokenizer
 from tests.engine.generation.made_tokenizers import byte_level, sentencepiece
 
 MEGABYTES = 30_000_000
@@ -17,13 +17,13 @@ MEGABYTES = 30_000_000
 def read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Characters that were made tokens of, call by call."""
     seen: list[int] = []
-    plain = Tokenizer._ids
+    plain = CheckpointTokenizer._ids
 
-    def counted(self: Tokenizer, text: str, add_special_tokens: bool) -> list[int]:
+    def counted(self: CheckpointTokenizer, text: str, add_special_tokens: bool) -> list[int]:
         seen.append(len(text))
         return plain(self, text, add_special_tokens)
 
-    monkeypatch.setattr(Tokenizer, "_ids", counted)
+    monkeypatch.setattr(CheckpointTokenizer, "_ids", counted)
     return seen
 
 
@@ -44,7 +44,7 @@ def test_where_no_length_tells_it_is_counted_in_pieces(read: list[int]) -> None:
 
     inner = byte_level()._inner
     inner.backend_tokenizer.normalizer = normalizers.Lowercase()
-    tokenizer = Tokenizer(inner)
+    tokenizer = CheckpointTokenizer(inner)
     assert tokenizer.at_least("a" * MEGABYTES) == 0
     read.clear()
     with pytest.raises(TextTooLong) as refusal:
@@ -100,7 +100,7 @@ def test_a_marker_that_swallows_blanks_is_allowed_for() -> None:
 
     inner = byte_level()._inner
     inner.add_tokens([AddedToken("<pad-all>", rstrip=True)])
-    tokenizer = Tokenizer(inner)
+    tokenizer = CheckpointTokenizer(inner)
     text = "<pad-all>" + " " * 100_000
     assert len(tokenizer.encode(text, False, 2048)) == 1
 

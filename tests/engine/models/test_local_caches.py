@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.models.inspection.local_caches import Places, find_models
+from engine.models.inspection.local_caches import CachePaths, find_models
 from tests.pipes import pipe
 
 COMMIT = "a" * 40
@@ -17,8 +17,8 @@ DIGEST = "b" * 64
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Places:
-    return Places((tmp_path / "hub",), (tmp_path / "studio",), (tmp_path / "ollama",))
+def places(tmp_path: Path) -> CachePaths:
+    return CachePaths((tmp_path / "hub",), (tmp_path / "studio",), (tmp_path / "ollama",))
 
 
 def put(path: Path, data: bytes = b"GGUF....") -> Path:
@@ -27,7 +27,7 @@ def put(path: Path, data: bytes = b"GGUF....") -> Path:
     return path
 
 
-def test_the_hugging_face_cache(places: Places, tiny_checkpoint: Path) -> None:
+def test_the_hugging_face_cache(places: CachePaths, tiny_checkpoint: Path) -> None:
     folder = places.hub[0] / "models--made--tiny"
     blobs = folder / "blobs"
     blobs.mkdir(parents=True)
@@ -52,7 +52,7 @@ def test_the_hugging_face_cache(places: Places, tiny_checkpoint: Path) -> None:
     assert [each.on_shelf for each in find_models([os.path.realpath(found[1].path)], places)] == [False, True]
 
 
-def test_what_would_make_a_reader_wait_is_passed_over(places: Places) -> None:
+def test_what_would_make_a_reader_wait_is_passed_over(places: CachePaths) -> None:
     snapshot = places.hub[0] / "models--made--tiny" / "snapshots" / COMMIT
     put(snapshot / "tiny-Q8_0.gguf")
     pipe(snapshot / "other-Q8_0.gguf")
@@ -65,7 +65,7 @@ def test_what_would_make_a_reader_wait_is_passed_over(places: Places) -> None:
     assert [each.name for each in find_models((), places)] == ["made/tiny:Q8_0"]
 
 
-def test_lm_studio(places: Places) -> None:
+def test_lm_studio(places: CachePaths) -> None:
     studio = places.lm_studio[0]
     put(studio / "made" / "tiny-GGUF" / "tiny-Q4_K_M.gguf")
     put(studio / "made" / "tiny-GGUF" / "mmproj-F16.gguf")
@@ -80,7 +80,7 @@ def test_lm_studio(places: Places) -> None:
     assert found[0].path.name == "big-Q8_0-00001-of-00002.gguf"
 
 
-def test_ollama(places: Places) -> None:
+def test_ollama(places: CachePaths) -> None:
     root = places.ollama[0]
     blob = put(root / "blobs" / f"sha256-{DIGEST}")
     layer = {"mediaType": "application/vnd.ollama.image.model", "digest": f"sha256:{DIGEST}", "size": 8}
@@ -101,14 +101,14 @@ def test_ollama(places: Places) -> None:
 
 def test_nothing_and_system_folders(tmp_path: Path) -> None:
     nowhere = tmp_path / "nowhere"
-    assert find_models((), Places((nowhere,), (nowhere,), (nowhere,))) == ()
+    assert find_models((), CachePaths((nowhere,), (nowhere,), (nowhere,))) == ()
     link = tmp_path / "link"
     link.symlink_to("/etc")
-    assert find_models((), Places((), (link, Path("/proc")), ())) == ()
+    assert find_models((), CachePaths((), (link, Path("/proc")), ())) == ()
 
 
 def test_the_usual_places(tmp_path: Path) -> None:
-    usual = Places.usual({"HF_HOME": "/h", "OLLAMA_MODELS": "/o"}, tmp_path)
+    usual = CachePaths.usual({"HF_HOME": "/h", "OLLAMA_MODELS": "/o"}, tmp_path)
     assert usual.hub == (Path("/h/hub"), tmp_path / ".cache" / "huggingface" / "hub")
     assert usual.ollama[:2] == (Path("/o"), tmp_path / ".ollama" / "models")
     assert usual.lm_studio == (tmp_path / ".lmstudio" / "models", tmp_path / ".cache" / "lm-studio" / "models")

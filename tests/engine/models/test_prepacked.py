@@ -13,9 +13,9 @@ from transformers import AutoModelForCausalLM
 
 from engine.models.backends import prepacked as packed
 from engine.models.backends.prepacked import PackedEmbedding, PackedLinear, PackedWeight, pack
-from engine.models.backends.residual import PassWork
+from engine.models.backends.residual import Intervention
 from engine.models.backends.transformers_backend import TransformersBackend
-from engine.models.hardware.devices import Placement
+from engine.models.hardware.devices import DevicePlacement
 from tests.conftest import CheckpointMaker
 from tests.tiny import FAMILIES
 
@@ -27,7 +27,7 @@ FORMATS = [torch.float32, pytest.param(torch.bfloat16, marks=needs_bfloat16)]
 
 
 def load(path: Path, dtype: torch.dtype) -> TransformersBackend:
-    return TransformersBackend.load(path, Placement(CPU, dtype, "test"), lambda share, stage: None)
+    return TransformersBackend.load(path, DevicePlacement(CPU, dtype, "test"), lambda share, stage: None)
 
 
 def drawn(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
@@ -118,7 +118,7 @@ def test_a_pass_that_fails_between_siblings_leaves_nothing_for_the_next(tiny_che
 
     handle = backend._model.model.layers[1].self_attn.k_proj.register_forward_hook(fail)
     with pytest.raises(RuntimeError, match="midway"):
-        backend.extend(backend.new_store(), [8, 9], PassWork())
+        backend.extend(backend.new_store(), [8, 9], Intervention())
     handle.remove()
     assert torch.equal(backend.extend(backend.new_store(), IDS), expected)
 

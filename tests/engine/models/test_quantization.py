@@ -86,10 +86,10 @@ def test_estimates() -> None:
 def test_on_a_gpu(tiny_checkpoint: Path, bits: int) -> None:
     pytest.importorskip("bitsandbytes")
     from engine.models.backends.transformers_backend import TransformersBackend
-    from engine.models.hardware.devices import Placement
+    from engine.models.hardware.devices import DevicePlacement
 
     precision = Precision(f"Q{bits}", bits)
-    placement = Placement(torch.device("cuda", 0), torch.bfloat16, "test")
+    placement = DevicePlacement(torch.device("cuda", 0), torch.bfloat16, "test")
     backend = TransformersBackend.load(
         tiny_checkpoint, placement, lambda share, stage: None, quantization=precision.config(torch.bfloat16)
     )

@@ -12,13 +12,13 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from engine.errors import EngineUnsupported
-from engine.models.backends.residual import PassWork, ResidualHooks, find_blocks
+from engine.models.backends.residual import Intervention, ResidualHooks, find_blocks
 from engine.models.backends.transformers_backend import TransformersBackend
-from engine.models.hardware.devices import Placement
+from engine.models.hardware.devices import DevicePlacement
 from tests.conftest import CheckpointMaker
 from tests.tiny import FAMILIES
 
-CPU32 = Placement(torch.device("cpu"), torch.float32, "test")
+CPU32 = DevicePlacement(torch.device("cpu"), torch.float32, "test")
 IDS = [5, 91, 23, 77, 140, 8, 61, 200, 31]
 
 
@@ -72,13 +72,13 @@ def test_each_row_gets_its_own_vectors_at_every_layer(family: str, checkpoint: C
     for plan in plans:
         store = backend.new_store()
         work = {layer: delta[None] for layer, delta in plan.items()}
-        backend.extend(store, IDS[:3], PassWork(work, unsteered=1))
-        logits = backend.extend(store, IDS[3:5], PassWork(work))
+        backend.extend(store, IDS[:3], Intervention(work, unsteered=1))
+        logits = backend.extend(store, IDS[3:5], Intervention(work))
         assert torch.allclose(logits, reference.logits(IDS[:5], plan), atol=1e-4)
         backend.join(batch, store)
     stacked = {layer: torch.stack([plan.get(layer, torch.zeros(32)) for plan in plans]) for layer in range(4)}
     for place in range(5, len(IDS)):
-        logits = backend.decode(batch, [IDS[place]] * len(plans), PassWork(stacked))
+        logits = backend.decode(batch, [IDS[place]] * len(plans), Intervention(stacked))
         for row, plan in enumerate(plans):
             assert torch.allclose(logits[row], reference.logits(IDS[: place + 1], plan), atol=1e-4)
 
@@ -86,7 +86,7 @@ def test_each_row_gets_its_own_vectors_at_every_layer(family: str, checkpoint: C
 def test_a_pass_without_work_is_untouched_after_one_with(checkpoint: CheckpointMaker) -> None:
     backend = TransformersBackend.load(checkpoint("llama"), CPU32, no_report)
     plain = backend.extend(backend.new_store(), IDS)
-    steered = backend.extend(backend.new_store(), IDS, PassWork({2: vector(1)[None]}, unsteered=1))
+    steered = backend.extend(backend.new_store(), IDS, Intervention({2: vector(1)[None]}, unsteered=1))
     assert not torch.allclose(plain, steered)
     assert torch.equal(backend.extend(backend.new_store(), IDS), plain)
 
@@ -95,7 +95,7 @@ def test_work_ends_with_a_pass_that_fails(checkpoint: CheckpointMaker) -> None:
     backend = TransformersBackend.load(checkpoint("llama"), CPU32, no_report)
     plain = backend.extend(backend.new_store(), IDS)
     with pytest.raises(RuntimeError):  # it fails in block 3, with what block 2 was to add still on
-        backend.extend(backend.new_store(), IDS, PassWork({2: vector(1)[None], 3: vector(1)[None, :7]}))
+        backend.extend(backend.new_store(), IDS, Intervention({2: vector(1)[None], 3: vector(1)[None, :7]}))
     assert torch.equal(backend.extend(backend.new_store(), IDS), plain)
 
 
@@ -109,7 +109,7 @@ def test_an_observer_sees_before_and_after_the_layers_own_vector(checkpoint: Che
 
     watcher = Watcher()
     delta = vector(5)
-    work = PassWork({1: delta[None]}, unsteered=1, observers={1: (watcher,), 2: (watcher,)})
+    work = Intervention({1: delta[None]}, unsteered=1, observers={1: (watcher,), 2: (watcher,)})
     backend.extend(backend.new_store(), IDS, work)
     (first, before, after), (second, later_before, later_after) = seen
     assert (first, second) == (1, 2)
@@ -129,7 +129,7 @@ def test_the_stream_read_is_the_librarys_hidden_state(family: str, checkpoint: C
         def observe(self, layer: int, before: torch.Tensor, after: torch.Tensor) -> None:
             seen[layer] = before.clone()
 
-    backend.extend(backend.new_store(), IDS, PassWork(observers={layer: (Watcher(),) for layer in range(4)}))
+    backend.extend(backend.new_store(), IDS, Intervention(observers={layer: (Watcher(),) for layer in range(4)}))
     with torch.inference_mode():
         row = torch.tensor([IDS])
         states = backend._model(

@@ -13,7 +13,7 @@ import pytest
 
 from engine.errors import CheckpointInvalid, InvalidParameter
 from engine.generation.text.detokenizer import Detokenizer
-from engine.models.backends.tokenizer import TemplateRaised, Tokenizer
+from engine.models.backends.tokenizer import CheckpointTokenizer, TemplateRaised
 from tests.engine.generation.made_tokenizers import byte_chunks, byte_level, sentencepiece, wordpiece
 from tests.tiny import build_tokenizer
 
@@ -71,7 +71,7 @@ def test_a_tokenizer_without_exact_bytes_answers_with_what_it_decodes() -> None:
 
 
 def test_end_tokens_are_the_union_of_both_declarations() -> None:
-    tokenizer = Tokenizer(build_tokenizer(), extra_eos=[106, 50])
+    tokenizer = CheckpointTokenizer(build_tokenizer(), extra_eos=[106, 50])
     assert tokenizer.eos_ids == {2, 50, 106}
     assert tokenizer.special_ids == {0, 1, 2, 3}
     assert tokenizer.hidden_ids == {0, 1, 2, 3, 50, 106}
@@ -112,14 +112,14 @@ def test_inputs_are_never_cut_or_padded_whatever_the_files_say(tokenizer_folder:
         "pad_token": "<|pad|>",
     }
     (folder / "tokenizer.json").write_text(json.dumps(stored))
-    tokenizer = Tokenizer.load(folder)
+    tokenizer = CheckpointTokenizer.load(folder)
     ids = tokenizer.encode("the quick brown fox " * 3, add_special_tokens=True)
     assert tokenizer.decode(ids) == "the quick brown fox " * 3
     assert 3 not in ids
 
 
 def test_loading_from_a_checkpoint(tokenizer_folder: Path) -> None:
-    tokenizer = Tokenizer.load(tokenizer_folder, [50])
+    tokenizer = CheckpointTokenizer.load(tokenizer_folder, [50])
     assert tokenizer.eos_ids == {2, 50}
     assert tokenizer.has_chat_template
     assert tokenizer.decode(tokenizer.encode(TEXT, True)) == TEXT
@@ -128,7 +128,7 @@ def test_loading_from_a_checkpoint(tokenizer_folder: Path) -> None:
 def test_a_missing_tokenizer_is_named(tokenizer_folder: Path, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "llama"}')
     with pytest.raises(CheckpointInvalid) as caught:
-        Tokenizer.load(tmp_path)
+        CheckpointTokenizer.load(tmp_path)
     assert "has no tokenizer in it" in caught.value.message
     assert str(tmp_path) in caught.value.message
     assert caught.value.remedy
@@ -141,12 +141,12 @@ def test_a_broken_tokenizer_file_is_named(tokenizer_folder: Path, tmp_path: Path
     shutil.copytree(tokenizer_folder, folder)
     (folder / "tokenizer.json").write_text(content)
     with pytest.raises(CheckpointInvalid, match="cannot be read"):
-        Tokenizer.load(folder)
+        CheckpointTokenizer.load(folder)
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(CheckpointInvalid, match="no tokenizer"):
-        Tokenizer.load(tmp_path / "nowhere")
+        CheckpointTokenizer.load(tmp_path / "nowhere")
 
 
 def test_template_rendering_and_its_refusals() -> None:
@@ -215,7 +215,7 @@ def test_a_long_prompt_being_read_does_not_hold_up_decoding() -> None:
                 release.wait(60)
             return super()._encode_plus(text, *args, **kwargs)
 
-    tokenizer = Tokenizer(Slow(tokenizer_object=build_tokenizer().backend_tokenizer, eos_token="<|im_end|>"))
+    tokenizer = CheckpointTokenizer(Slow(tokenizer_object=build_tokenizer().backend_tokenizer, eos_token="<|im_end|>"))
     ids = tokenizer.encode("the sea", True)
     with ThreadPoolExecutor(1) as pool:
         reading = pool.submit(tokenizer.encode, "long", True)
@@ -241,7 +241,7 @@ def test_added_tokens_come_out_as_they_are_written(special: bool) -> None:
     inner = build_tokenizer()
     first = len(inner)
     inner.add_tokens([AddedToken(word, special=special) for word in ADDED], special_tokens=special)
-    tokenizer = Tokenizer(inner)
+    tokenizer = CheckpointTokenizer(inner)
     assert tokenizer.exact_bytes
     for token, word in enumerate(ADDED, first):
         assert tokenizer.token_bytes(token) == word.encode()
@@ -262,12 +262,12 @@ def test_added_tokens_in_the_stream_and_in_a_vocabulary_of_pieces() -> None:
     inner = build_tokenizer()
     first = len(inner)
     inner.add_tokens(ADDED)
-    shown = Detokenizer(Tokenizer(inner))
+    shown = Detokenizer(CheckpointTokenizer(inner))
     assert "".join(shown.feed(first + n) for n in range(len(ADDED))) + shown.finish() == "".join(ADDED)
     pieces = sentencepiece()._inner
     first = len(pieces)
     pieces.add_tokens(["größe", "日本"])
-    tokenizer = Tokenizer(pieces)
+    tokenizer = CheckpointTokenizer(pieces)
     assert [tokenizer.token_bytes(first + n) for n in (0, 1)] == ["größe".encode(), "日本".encode()]
 
 
@@ -277,7 +277,7 @@ def test_a_vocabulary_with_a_hole_is_a_refusal() -> None:
     from transformers import PreTrainedTokenizerFast
 
     raw = Raw(models.WordLevel(vocab={**{word: n for n, word in enumerate("abcdefgh")}}, unk_token="<none>"))
-    tokenizer = Tokenizer.__new__(Tokenizer)
+    tokenizer = CheckpointTokenizer.__new__(CheckpointTokenizer)
     tokenizer._inner = PreTrainedTokenizerFast(tokenizer_object=raw)
     tokenizer._backend, tokenizer._direct = raw, True
     assert tokenizer.encode("a", False) == [0]

@@ -20,7 +20,7 @@ from engine.library.database import Library
 from engine.models.backends import transformers_backend
 from engine.models.backends.module_state import ModuleState
 from engine.models.backends.transformers_backend import TransformersBackend
-from engine.models.hardware.devices import Placement
+from engine.models.hardware.devices import DevicePlacement
 from engine.models.inspection.architecture import check_generative_architecture
 from engine.models.inspection.quantization import check_stored
 from tests.engine.generation.driving import Driver
@@ -74,7 +74,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def load(folder: Path) -> TransformersBackend:
-    placement = Placement(torch.device("cpu"), torch.float32, "test")
+    placement = DevicePlacement(torch.device("cpu"), torch.float32, "test")
     return TransformersBackend.load(folder, placement, lambda share, stage: None)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.models.hardware.unused_gpus import Seen, cards_in, judge, look, torch_build
+from engine.models.hardware.unused_gpus import SeenGpus, cards_in, judge, look, torch_build
 
 H200 = ("NVIDIA H200",)
 PLAIN, CUDA = "2.13.0+cpu", "2.13.0+cu130"
@@ -15,19 +15,19 @@ PLAIN, CUDA = "2.13.0+cpu", "2.13.0+cu130"
 @pytest.mark.parametrize(
     "seen",
     [
-        Seen(),
-        Seen((), PLAIN, None, False, False),
-        Seen(H200, CUDA, "13.0", True, True),
-        Seen(H200, CUDA, "13.0", None, None),
-        Seen(H200, None, None, None, True),
+        SeenGpus(),
+        SeenGpus((), PLAIN, None, False, False),
+        SeenGpus(H200, CUDA, "13.0", True, True),
+        SeenGpus(H200, CUDA, "13.0", None, None),
+        SeenGpus(H200, None, None, None, True),
     ],
 )
-def test_nothing_is_said_without_a_card_or_where_all_can_use_it(seen: Seen) -> None:
+def test_nothing_is_said_without_a_card_or_where_all_can_use_it(seen: SeenGpus) -> None:
     assert judge(seen) is None
 
 
 def test_a_build_without_cuda_and_the_way_to_one_with_it() -> None:
-    found = judge(Seen(H200, PLAIN, None, False, None))
+    found = judge(SeenGpus(H200, PLAIN, None, False, None))
     assert found is not None
     assert found.problem == (
         "This machine has an NVIDIA card (NVIDIA H200): PyTorch 2.13.0+cpu was built without CUDA, so transformers "
@@ -39,22 +39,22 @@ def test_a_build_without_cuda_and_the_way_to_one_with_it() -> None:
 
 
 def test_a_driver_that_the_build_does_not_get_on_with() -> None:
-    found = judge(Seen(("NVIDIA A10", "NVIDIA T4"), CUDA, "13.0", False, True))
+    found = judge(SeenGpus(("NVIDIA A10", "NVIDIA T4"), CUDA, "13.0", False, True))
     assert found is not None and "(NVIDIA A10 and 1 more)" in found.problem
     assert "built for CUDA 13.0, does not get on with its driver" in found.problem
     assert "driver" in found.remedy and "llama.cpp" not in found.in_words()
 
 
 def test_llama_cpp_without_a_gpu_is_said_beside_it_or_alone() -> None:
-    both = judge(Seen(H200, PLAIN, None, False, False))
+    both = judge(SeenGpus(H200, PLAIN, None, False, False))
     assert both is not None and "built without CUDA" in both.problem
     assert "llama.cpp was compiled without a GPU, so GGUF models run on the processor" in both.problem
-    alone = judge(Seen(H200, CUDA, "13.0", True, False))
+    alone = judge(SeenGpus(H200, CUDA, "13.0", True, False))
     assert alone is not None and "PyTorch" not in alone.problem and "GGML_CUDA=on" in alone.remedy
 
 
 def test_an_installed_program_is_not_told_to_run_make() -> None:
-    found = judge(Seen(H200, PLAIN, None, False, False, frozen=True))
+    found = judge(SeenGpus(H200, PLAIN, None, False, False, frozen=True))
     assert found is not None and "make " not in found.in_words() and "from its source" in found.remedy
 
 

@@ -15,7 +15,7 @@ from engine.saes.config import Architecture, HookKind, SaeConfig, SourceFormat
 from engine.saes.sae import Sae
 from engine.steering.desk import SteeringDesk
 from engine.steering.live import ServingCircuit, ServingProfile
-from engine.steering.plan import Stream
+from engine.steering.plan import ResidualSpec
 
 WIDTH = 4
 FEATURES = 48
@@ -41,7 +41,7 @@ def attachment(sae_id: str, layer: int, **options: Any) -> Attachment:
     return Attachment(sae_id, layer, make_sae(layer=layer, **options), f"model.layers.{layer}", 1)
 
 
-def stream(**changes: Any) -> Stream:
+def stream(**changes: Any) -> ResidualSpec:
     values: dict[str, Any] = {
         "model_name": "tiny",
         "d_model": WIDTH,
@@ -51,7 +51,7 @@ def stream(**changes: Any) -> Stream:
         "steer_first": False,
         "blocks_path": "model.layers",
     }
-    return Stream(**{**values, **changes})
+    return ResidualSpec(**{**values, **changes})
 
 
 def make_desk(*places: tuple[str, int], events: EventBus | None = None, **changes: Any) -> SteeringDesk:

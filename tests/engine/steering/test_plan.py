@@ -7,7 +7,7 @@ from dataclasses import FrozenInstanceError, replace
 import pytest
 import torch
 
-from engine.steering.plan import EMPTY_PLAN, SteeringPlan, Stream, build_plan
+from engine.steering.plan import EMPTY_PLAN, ResidualSpec, SteeringPlan, build_plan
 from engine.steering.report import NO_STEERING, describe
 from engine.steering.strengths import SteeredSet
 from tests.engine.steering.made import attachment, stream
@@ -96,5 +96,5 @@ def test_an_edited_sae_under_the_same_name_makes_another_digest() -> None:
 
 
 def test_the_position_rule_is_a_word() -> None:
-    first: Stream = stream(steer_first=True)
+    first: ResidualSpec = stream(steer_first=True)
     assert (stream().position_rule, first.position_rule) == ("all-but-first", "all")

@@ -6,7 +6,7 @@ from engine.library.database import Library
 from engine.library.records import StoredMessage
 from tests.ui.scenes.studio import Scene, Studio
 from ui.context.page_context import CHAT, HOME, RECORDS
-from ui.kit.steer_targets import Kind
+from ui.kit.steer_targets import TargetKind
 from ui.talk.chat_side import ANSWERING, FEATURES
 from ui.talk.compare_message import CompareMessage
 from ui.talk.prompt_inspector import PromptInspector
@@ -205,7 +205,7 @@ def compare_circuit(studio: Studio) -> None:
     studio.take("compare-circuit")
     weak = [each for each in studio.engine.circuits.list().circuits if each.record.rung < 2]
     if weak:
-        chat.dial.choose_soon(Kind.CIRCUIT, weak[0].record.id)
+        chat.dial.choose_soon(TargetKind.CIRCUIT, weak[0].record.id)
         studio.until(lambda: chat.strip.notice.words(), "the question")
         studio.take("compare-circuit-asks")
     for each in circuits:

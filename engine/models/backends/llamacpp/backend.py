@@ -26,7 +26,7 @@ from engine.models.backends.llamacpp.probe import probe
 from engine.models.backends.llamacpp.store import LlamaStore, Pool
 from engine.models.backends.llamacpp.tokenizer import GgufTokenizer
 from engine.models.backends.load_progress import Report
-from engine.models.backends.residual import PassWork
+from engine.models.backends.residual import Intervention
 
 
 class LlamaCppBackend:
@@ -158,7 +158,7 @@ class LlamaCppBackend:
 
     # --- passes -----------------------------------------------------------------------------------------------------
 
-    def extend(self, store: KVStore, token_ids: Sequence[int], work: PassWork | None = None) -> Tensor:
+    def extend(self, store: KVStore, token_ids: Sequence[int], work: Intervention | None = None) -> Tensor:
         """Feed tokens to the one row of ``store``; float32 logits ``[vocab]`` after the last."""
         assert isinstance(store, LlamaStore)
         self._take_up(store)
@@ -174,7 +174,7 @@ class LlamaCppBackend:
         return store.context.last_logits()
 
     def read_together(
-        self, prompts: Sequence[Sequence[int]], work: PassWork | None = None
+        self, prompts: Sequence[Sequence[int]], work: Intervention | None = None
     ) -> tuple[list[KVStore], Tensor]:
         """Read several prompts in one call; a store for each, and ``[prompts, vocab]``."""
         assert work is None or not work.observers
@@ -194,7 +194,7 @@ class LlamaCppBackend:
             tap.finish()
         return list(stores), logits
 
-    def logits_at_ends(self, prompts: Sequence[Sequence[int]], work: PassWork | None = None) -> Tensor:
+    def logits_at_ends(self, prompts: Sequence[Sequence[int]], work: Intervention | None = None) -> Tensor:
         """Not offered: llama.cpp promises no bits for a batch, so prompts are read one by one by :meth:`extend`."""
         raise EngineUnsupported("Prompts of a GGUF model are not scored in one pass.", remedy="Read them one by one.")
 
@@ -214,7 +214,7 @@ class LlamaCppBackend:
             context.give_states(False)
         return torch.cat(parts)
 
-    def decode(self, batch: KVStore, token_ids: Sequence[int], work: PassWork | None = None) -> Tensor:
+    def decode(self, batch: KVStore, token_ids: Sequence[int], work: Intervention | None = None) -> Tensor:
         """Feed one token to each row; float32 logits ``[rows, vocab]``."""
         assert isinstance(batch, LlamaStore)
         rows = list(range(len(token_ids)))
@@ -253,7 +253,7 @@ class LlamaCppBackend:
             raise no_room(1, self._placement.cells)
 
     @contextmanager
-    def _tapped(self, store: LlamaStore, work: PassWork) -> Iterator[Tap]:
+    def _tapped(self, store: LlamaStore, work: Intervention) -> Iterator[Tap]:
         if not self.capabilities.steering.reads:
             raise EngineUnsupported(
                 f"The layers of this model are out of reach: {self.capabilities.steering.reason}.",
@@ -268,7 +268,7 @@ class LlamaCppBackend:
         finally:
             tap.drop()
 
-    def _feed(self, store: LlamaStore, token_ids: Sequence[int], work: PassWork | None) -> None:
+    def _feed(self, store: LlamaStore, token_ids: Sequence[int], work: Intervention | None) -> None:
         """Feed tokens to the one row, in calls of what the context takes at once."""
         context = store.context
         assert context is not None
@@ -298,7 +298,7 @@ class LlamaCppBackend:
                     raise no_room(len(chunk), context.cells) from None
         store.lengths[0] += len(chunk)
 
-    def _step(self, batch: LlamaStore, token_ids: Sequence[int], rows: list[int], work: PassWork | None) -> Tensor:
+    def _step(self, batch: LlamaStore, token_ids: Sequence[int], rows: list[int], work: Intervention | None) -> Tensor:
         """One token of each of ``rows``; float32 logits ``[rows, vocab]``."""
         context = batch.context
         assert context is not None
@@ -322,7 +322,7 @@ class LlamaCppBackend:
         return context.logits(len(rows))
 
     def _read_all(
-        self, stores: Sequence[LlamaStore], prompts: Sequence[Sequence[int]], work: PassWork | None
+        self, stores: Sequence[LlamaStore], prompts: Sequence[Sequence[int]], work: Intervention | None
     ) -> Tensor:
         """All of ``prompts``, each into the empty row of its store, in one call; logits after the last of each."""
         context = stores[0].context
@@ -358,7 +358,7 @@ class LlamaCppBackend:
     # --- by control vector ------------------------------------------------------------------------------------------
 
     def _feed_controlled(
-        self, store: LlamaStore, token_ids: Sequence[int], work: PassWork, control: ControlVector
+        self, store: LlamaStore, token_ids: Sequence[int], work: Intervention, control: ControlVector
     ) -> None:
         """As :meth:`_feed`, with one set of vectors; the leading tokens that are left alone go first, without it."""
         self._refuse_observers(work)
@@ -375,7 +375,7 @@ class LlamaCppBackend:
             control.set(store.context, {})
 
     def _step_controlled(
-        self, batch: LlamaStore, token_ids: Sequence[int], work: PassWork, control: ControlVector
+        self, batch: LlamaStore, token_ids: Sequence[int], work: Intervention, control: ControlVector
     ) -> Tensor:
         """Rows with equal vectors go together; each other set of vectors costs a call of its own."""
         self._refuse_observers(work)
@@ -390,7 +390,7 @@ class LlamaCppBackend:
         return logits
 
     @staticmethod
-    def _refuse_observers(work: PassWork) -> None:
+    def _refuse_observers(work: Intervention) -> None:
         if work.observers:
             raise EngineUnsupported(
                 "Activations of this model cannot be read: its layers are out of reach on this device.",
@@ -398,11 +398,11 @@ class LlamaCppBackend:
             )
 
 
-def _of_row(work: PassWork | None, row: int) -> PassWork | None:
+def _of_row(work: Intervention | None, row: int) -> Intervention | None:
     """The work of one row of a pass, as a pass of its own."""
     if work is None:
         return None
-    return PassWork({layer: delta[row : row + 1] for layer, delta in work.deltas.items()}, work.unsteered)
+    return Intervention({layer: delta[row : row + 1] for layer, delta in work.deltas.items()}, work.unsteered)
 
 
 def _chunks(token_ids: Sequence[int], size: int) -> Iterator[Sequence[int]]:

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from engine.models.backends.llamacpp.binding import Tensors, library
-from engine.models.backends.residual import PassWork
+from engine.models.backends.residual import Intervention
 
 _NODE = b"l_out-"
 
@@ -74,7 +74,7 @@ class Tap:
         self._d_model = d_model
         self._direct = direct
         self._tensors = Tensors()
-        self._work: PassWork | None = None
+        self._work: Intervention | None = None
         self._shape: Shape | None = None
         self._seen: dict[int, list[tuple[Tensor, Tensor]]] = {}
         self._touched: set[int] = set()
@@ -84,7 +84,7 @@ class Tap:
         # Kept here: the library holds only the address.
         self.callback = library().llama_cpp.ggml_backend_sched_eval_callback(self._called)
 
-    def begin(self, work: PassWork) -> None:
+    def begin(self, work: Intervention) -> None:
         """A pass with ``work`` begins; it may take several calls of ``llama_decode``."""
         self._work = work
         self._seen.clear()
@@ -151,7 +151,7 @@ class Tap:
         number = name[len(_NODE) :]
         return int(number) if number.isdigit() else None
 
-    def _handle(self, work: PassWork, layer: int, tensor: int) -> None:
+    def _handle(self, work: Intervention, layer: int, tensor: int) -> None:
         assert self._shape is not None
         hidden, buffer = self._open(tensor)
         delta = work.deltas.get(layer)

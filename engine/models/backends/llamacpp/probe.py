@@ -18,7 +18,7 @@ from engine.models.backends.llamacpp.context import LlamaContext
 from engine.models.backends.llamacpp.control_vector import ControlVector
 from engine.models.backends.llamacpp.eval_callback import Shape, Tap
 from engine.models.backends.llamacpp.model import LlamaModel
-from engine.models.backends.residual import PassWork
+from engine.models.backends.residual import Intervention
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +62,9 @@ def _try_tap(model: LlamaModel, make: Callable[[int, int, bool], LlamaContext]) 
         assert context.tap is not None
         ids = [1 % model.vocab_size, 2 % model.vocab_size]
         seen = _Seen()
-        plain = _pass(context, context.tap, ids, 0, PassWork(observers=dict.fromkeys(range(model.n_layers), (seen,))))
+        plain = _pass(
+            context, context.tap, ids, 0, Intervention(observers=dict.fromkeys(range(model.n_layers), (seen,)))
+        )
         found = [n for n in range(model.n_layers) if n in seen.layers and seen.layers[n].shape == (2, 1, model.d_model)]
         if len(found) < model.n_layers or not all(bool(seen.layers[n].isfinite().all()) for n in found):
             return f"{len(found)} of {model.n_layers} layers can be read"
@@ -71,7 +73,7 @@ def _try_tap(model: LlamaModel, make: Callable[[int, int, bool], LlamaContext]) 
             delta = torch.zeros(2, model.d_model)
             # A direction of no special meaning, as long as what it is added to.
             delta[1, ::2] = float(seen.layers[layer].norm(dim=-1).mean())
-            steered = _pass(context, context.tap, ids, 0, PassWork({layer: delta}))
+            steered = _pass(context, context.tap, ids, 0, Intervention({layer: delta}))
             if float((steered[0] - plain[0]).abs().max()) > _SAME * spread:
                 return f"editing layer {layer} of one row moves another"
             if float((steered[1] - plain[1]).abs().max()) < 10 * _SAME * spread:
@@ -81,7 +83,7 @@ def _try_tap(model: LlamaModel, make: Callable[[int, int, bool], LlamaContext]) 
         context.close()
 
 
-def _pass(context: LlamaContext, tap: Tap, ids: list[int], position: int, work: PassWork) -> Tensor:
+def _pass(context: LlamaContext, tap: Tap, ids: list[int], position: int, work: Intervention) -> Tensor:
     """Logits of two rows of one token each, on empty sequences."""
     sequences = [context.take(), context.take()]
     held = [sequence for sequence in sequences if sequence is not None]

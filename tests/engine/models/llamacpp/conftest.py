@@ -13,7 +13,7 @@ from engine.config import EngineSettings
 from engine.models.backends.llamacpp.backend import LlamaCppBackend
 from engine.models.backends.llamacpp.placement import place
 from engine.models.backends.transformers_backend import TransformersBackend
-from engine.models.hardware.devices import Placement
+from engine.models.hardware.devices import DevicePlacement
 from engine.models.inspection.gguf_file import inspect_gguf
 
 BackendMaker = Callable[..., LlamaCppBackend]
@@ -31,7 +31,7 @@ def load(path: Path, **settings: Any) -> LlamaCppBackend:
 @pytest.fixture(scope="session")
 def reference(tiny_checkpoint: Path) -> TransformersBackend:
     """The transformers backend."""
-    placement = Placement(torch.device("cpu"), torch.float32, "test")
+    placement = DevicePlacement(torch.device("cpu"), torch.float32, "test")
     return TransformersBackend.load(tiny_checkpoint, placement, lambda share, stage: None)
 
 

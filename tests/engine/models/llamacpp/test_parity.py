@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from engine.models.backends.llamacpp.backend import LlamaCppBackend
-from engine.models.backends.residual import PassWork
+from engine.models.backends.residual import Intervention
 from engine.models.backends.transformers_backend import TransformersBackend
 from tests.engine.models.llamacpp.conftest import BackendMaker
 
@@ -30,7 +30,7 @@ class Watcher:
         self.seen[layer] = (before.clone(), after.clone())
 
 
-def read(backend: Any, ids: list[int], work: PassWork | None = None) -> Tensor:
+def read(backend: Any, ids: list[int], work: Intervention | None = None) -> Tensor:
     logits: Tensor = backend.extend(backend.new_store(), ids, work)
     return logits
 
@@ -41,7 +41,7 @@ def test_logits_without_steering(backend: LlamaCppBackend, reference: Transforme
 
 @pytest.mark.parametrize("layer", [0, 1, 2, 3])
 def test_a_steered_prompt(backend: LlamaCppBackend, reference: TransformersBackend, layer: int) -> None:
-    work = PassWork({layer: vectors(1, layer)}, unsteered=1)
+    work = Intervention({layer: vectors(1, layer)}, unsteered=1)
     found, expected = read(backend, IDS, work), read(reference, IDS, work)
     assert torch.allclose(found, expected, atol=CLOSE)
     assert float((expected - read(reference, IDS)).abs().max()) > 0.5
@@ -50,13 +50,13 @@ def test_a_steered_prompt(backend: LlamaCppBackend, reference: TransformersBacke
 def test_all_layers_at_once_and_the_first_position_too(
     backend: LlamaCppBackend, reference: TransformersBackend
 ) -> None:
-    work = PassWork({layer: vectors(1, 9 + layer, 0.5) for layer in range(4)})
+    work = Intervention({layer: vectors(1, 9 + layer, 0.5) for layer in range(4)})
     assert torch.allclose(read(backend, IDS, work), read(reference, IDS, work), atol=CLOSE)
 
 
 @pytest.mark.parametrize("length", [1, 2])
 def test_nothing_is_added_to_a_first_position_that_is_left_alone(backend: LlamaCppBackend, length: int) -> None:
-    work = PassWork({3: vectors(1, 3)}, unsteered=1)
+    work = Intervention({3: vectors(1, 3)}, unsteered=1)
     moved = float((read(backend, IDS[:length], work) - read(backend, IDS[:length])).abs().max())
     assert (moved == 0.0) == (length == 1)
 
@@ -65,8 +65,8 @@ def test_a_prompt_longer_than_one_call(make_backend: BackendMaker, reference: Tr
     small = make_backend(PREFILL_CHUNK=1, MAX_LANES=1)  # a call then takes 64 tokens
     ids = [(7 * place) % 400 for place in range(150)]
     watcher, theirs = Watcher(), Watcher()
-    work = PassWork({0: vectors(1, 1), 3: vectors(1, 2)}, 1, {3: (watcher,), 1: (watcher,)})
-    same = PassWork(work.deltas, 1, {3: (theirs,), 1: (theirs,)})
+    work = Intervention({0: vectors(1, 1), 3: vectors(1, 2)}, 1, {3: (watcher,), 1: (watcher,)})
+    same = Intervention(work.deltas, 1, {3: (theirs,), 1: (theirs,)})
     assert torch.allclose(read(small, ids, work), read(reference, ids, same), atol=CLOSE)
     for layer in (1, 3):
         for mine, other in zip(watcher.seen[layer], theirs.seen[layer], strict=True):
@@ -79,8 +79,8 @@ def test_every_layer_is_seen_before_and_after_its_own_vector(
 ) -> None:
     mine, theirs = Watcher(), Watcher()
     deltas = {0: vectors(1, 4), 2: vectors(1, 5), 3: vectors(1, 6)}
-    read(backend, IDS, PassWork(deltas, 1, dict.fromkeys(range(4), (mine,))))
-    read(reference, IDS, PassWork(deltas, 1, dict.fromkeys(range(4), (theirs,))))
+    read(backend, IDS, Intervention(deltas, 1, dict.fromkeys(range(4), (mine,))))
+    read(reference, IDS, Intervention(deltas, 1, dict.fromkeys(range(4), (theirs,))))
     assert sorted(mine.seen) == [0, 1, 2, 3]
     for layer in range(4):
         for found, expected in zip(mine.seen[layer], theirs.seen[layer], strict=True):
@@ -98,9 +98,9 @@ def test_rows_of_one_step_have_vectors_of_their_own(backend: LlamaCppBackend, re
         for delta in deltas.values():
             delta[1] = 0
         watcher = Watcher()
-        first = engine.decode(batch, [5, 6, 7], PassWork(deltas, observers={1: (watcher,)}))
+        first = engine.decode(batch, [5, 6, 7], Intervention(deltas, observers={1: (watcher,)}))
         engine.leave(batch, 0)
-        second = engine.decode(batch, [8, 9], PassWork({layer: each[:2] for layer, each in deltas.items()}))
+        second = engine.decode(batch, [8, 9], Intervention({layer: each[:2] for layer, each in deltas.items()}))
         return [first, second, *watcher.seen[1]]
 
     for found, expected in zip(step(backend), step(reference), strict=True):
@@ -109,7 +109,7 @@ def test_rows_of_one_step_have_vectors_of_their_own(backend: LlamaCppBackend, re
 
 
 def test_prompts_read_together(backend: LlamaCppBackend, reference: TransformersBackend) -> None:
-    work = PassWork({0: vectors(2, 1), 3: vectors(2, 2)}, unsteered=1)
+    work = Intervention({0: vectors(2, 1), 3: vectors(2, 2)}, unsteered=1)
     prompts = [IDS, IDS[:3]]
     stores, found = backend.read_together(prompts, work)
     _, expected = reference.read_together(prompts, work)
@@ -130,7 +130,7 @@ def test_by_way_of_copies_where_memory_cannot_be_edited(
     make_backend: BackendMaker, reference: TransformersBackend
 ) -> None:
     backend = make_backend()
-    work = PassWork({0: vectors(1, 7), 3: vectors(1, 8)}, unsteered=1)
+    work = Intervention({0: vectors(1, 7), 3: vectors(1, 8)}, unsteered=1)
     backend.watch_layers({0, 3})
     for tap in backend._taps:
         tap._direct = False  # as it is with weights on a GPU
@@ -143,7 +143,7 @@ def test_by_control_vector(make_backend: BackendMaker, reference: TransformersBa
 
     backend = make_backend()
     backend._control = ControlVector(backend._model)  # as it is where the graph cannot be edited
-    work = PassWork({1: vectors(1, 1), 3: vectors(1, 2)}, unsteered=1)
+    work = Intervention({1: vectors(1, 1), 3: vectors(1, 2)}, unsteered=1)
     assert torch.allclose(read(backend, IDS, work), read(reference, IDS, work), atol=CLOSE)
     batch, theirs = backend.new_batch(), reference.new_batch()
     for length in (2, 3, 4):
@@ -154,8 +154,8 @@ def test_by_control_vector(make_backend: BackendMaker, reference: TransformersBa
     delta = vectors(3, 5)
     delta[1] = delta[0]
     delta[2] = 0
-    step = PassWork({2: delta})
+    step = Intervention({2: delta})
     assert torch.allclose(backend.decode(batch, [5, 6, 7], step), reference.decode(theirs, [5, 6, 7], step), atol=CLOSE)
     assert torch.allclose(read(backend, IDS), read(reference, IDS), atol=CLOSE)
     with pytest.raises(EngineUnsupported):
-        read(backend, IDS, PassWork({0: vectors(1, 1)}))
+        read(backend, IDS, Intervention({0: vectors(1, 1)}))

@@ -12,7 +12,7 @@ from engine.errors import InsufficientMemory
 from engine.models.backends.backend import RowsRefused
 from engine.models.backends.llamacpp.backend import LlamaCppBackend
 from engine.models.backends.llamacpp.store import LlamaStore
-from engine.models.backends.residual import PassWork
+from engine.models.backends.residual import Intervention
 from tests.engine.models.llamacpp.conftest import BackendMaker
 
 IDS = [262, 399, 369, 81, 381, 300, 301]
@@ -141,7 +141,7 @@ def test_what_is_under_way_is_carried_over_when_an_sae_comes(make_backend: Backe
     backend.extend(lone, IDS)
     expected = [backend.extend(backend.new_store(), [*IDS[:n], 7]) for n in (3, 5)]
     backend.watch_layers({1})
-    work = PassWork(observers={1: (Nobody(),)})
+    work = Intervention(observers={1: (Nobody(),)})
     found = backend.decode(batch, [7, 7], work)
     assert torch.allclose(found, torch.stack(expected), atol=1e-5)
     alone = backend.extend(lone, [7], work)
