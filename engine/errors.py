@@ -11,6 +11,10 @@ import re
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+MAX_MESSAGE = 8000
+"""Characters of a message; the longest lists of ours have fewer."""
+MAX_PARAM = 300
+
 _SHOWN_CHARACTERS = 40
 _SHOWN_DIGITS = 20
 _SECRET = re.compile(
@@ -54,6 +58,16 @@ def unicode_of(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
+def shortened(text: str, most: int = 100) -> str:
+    """``text`` in quotes, cut to what fits a message: what comes from outside may be megabytes long."""
+    return repr(text) if len(text) <= most else f"{text[:most]!r}…"
+
+
+def _bounded(text: str, most: int, end: int) -> str:
+    """``text`` where it has at most ``most`` characters; else its beginning and its last ``end`` characters."""
+    return text if len(text) <= most else f"{text[: most - end - 3]} … {text[len(text) - end :]}"
+
+
 class MillmError(Exception):
     """Base of every error this program raises on purpose.
 
@@ -77,11 +91,12 @@ class MillmError(Exception):
         retry_after: int | None = None,
     ) -> None:
         # Words of a file or a library may hold half of a surrogate pair, which no database and no socket takes.
-        message = unicode_of(message)
-        remedy = None if remedy is None else unicode_of(remedy)
+        # They may also be megabytes long: whatever a message repeats, it stays one that can be read.
+        message = _bounded(unicode_of(message), MAX_MESSAGE, 500)
+        remedy = None if remedy is None else _bounded(unicode_of(remedy), MAX_MESSAGE, 500)
         super().__init__(message)
         self.message = message
-        self.param = param
+        self.param = None if param is None else _bounded(unicode_of(param), MAX_PARAM, 50)
         self.details: dict[str, Any] = dict(details or {})
         self.remedy = remedy
         self.retry_after = retry_after

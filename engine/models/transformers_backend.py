@@ -29,6 +29,7 @@ from engine.errors import (
     InvalidParameter,
     MillmError,
     ModelLoadFailed,
+    described,
 )
 from engine.models import trial
 from engine.models.backend import Capabilities, KvNeed, KVStore, ModelInfo
@@ -513,7 +514,15 @@ def _declared_eos(model: Any) -> list[int]:
         if isinstance(declared, int):
             found.append(declared)
         elif isinstance(declared, list | tuple):
-            found.extend(int(item) for item in declared)
+            wrong = [item for item in declared if not isinstance(item, int) or isinstance(item, bool)]
+            if wrong:
+                raise CheckpointInvalid(
+                    f"The model's configuration has {described(wrong[0])} among its end tokens (eos_token_id), where "
+                    "whole numbers belong.",
+                    details={"problems": ["eos_token_id holds what is no token"]},
+                    remedy="Download the model's generation_config.json again.",
+                )
+            found.extend(declared)
     return list(dict.fromkeys(found))
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from engine.errors import SaeNotAttached
+from engine.errors import SaeNotAttached, shortened
 from engine.monitor.activation_spec import (
     FIELD,
     ActivationSpec,
@@ -285,7 +285,7 @@ def _target(spec: ActivationSpec, attachments: Sequence[Attachment]) -> Attachme
     details = {"attached": pairs(attachments)}
     fitting = [each for each in attachments if spec.sae_id in (None, each.sae_id)]
     if not fitting:
-        named = f"The SAE '{spec.sae_id}' is not attached" if spec.sae_id is not None else "No SAE is attached"
+        named = f"The SAE {shortened(spec.sae_id)} is not attached" if spec.sae_id is not None else "No SAE is attached"
         raise SaeNotAttached(
             f"{named}, so '{FIELD}' has nothing to read. Attached: {listed(attachments)}.",
             param=f"{FIELD}.sae_id" if spec.sae_id is not None else FIELD,
