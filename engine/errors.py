@@ -11,6 +11,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from engine.counting import so_many
+
 MAX_MESSAGE = 8000
 """Characters of a message; the longest lists of ours have fewer."""
 MAX_PARAM = 300
@@ -44,12 +46,12 @@ def described(value: object, name: str = "") -> str:
             if not value:
                 return "an empty string"
             if len(value) > _SHOWN_CHARACTERS or _SECRET.search(name):
-                return f"a string of {len(value)} characters"
+                return f"a string of {so_many(len(value), 'character')}"
             return f"the string {json.dumps(value, ensure_ascii=False)}"
         case list() | tuple():
-            return f"a list of {len(value)} items" if len(value) != 1 else "a list of 1 item"
+            return f"a list of {so_many(len(value), 'item')}"
         case Mapping():
-            return f"an object with {len(value)} keys" if len(value) != 1 else "an object with 1 key"
+            return f"an object with {so_many(len(value), 'key')}"
     return f"a {type(value).__name__}"
 
 

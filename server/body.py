@@ -14,6 +14,7 @@ from quart import Request
 from quart.wrappers.request import Body
 from werkzeug.exceptions import RequestEntityTooLarge
 
+from engine.counting import so_many
 from engine.errors import InvalidParameter, described
 from server.errors import PayloadTooLarge, RequestTimedOut
 
@@ -169,7 +170,7 @@ def invalid_parameter(error: ValidationError) -> InvalidParameter:
         complaints.append((place, message))
     param, message = complaints[0]
     more = len(complaints) - 1
-    tail = f" (and {more} more validation error{'s' if more > 1 else ''})" if more else ""
+    tail = f" (and {so_many(more, 'more validation error')})" if more else ""
     return InvalidParameter(
         f"Invalid value for '{param}': {message}{tail}",
         param=param,

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from engine.counting import so_many
 from engine.errors import shortened
 
 
@@ -107,7 +108,7 @@ def _ambiguous(reference: SaeReference, candidates: Sequence[AttachedSae], reaso
 
 def _matched(reference: SaeReference, sae: AttachedSae, cause: Cause) -> Binding:
     if reference.n_features is not None and reference.n_features != sae.d_sae:
-        reason = f"it was made for an SAE with {reference.n_features} features and {sae} has {sae.d_sae}"
+        reason = f"it was made for an SAE with {so_many(reference.n_features, 'feature')} and {sae} has {sae.d_sae}"
         return Binding(reference, Verdict.BLOCK, Cause.FEATURE_COUNT, reason=reason, candidates=(sae,))
     remarks = []
     if cause is Cause.SUBSTITUTED:

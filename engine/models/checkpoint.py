@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from engine.counting import plural, so_many
 from engine.errors import InvalidParameter, shortened
 from engine.files import open_file
 from engine.models.architecture import check_generative_architecture
@@ -333,14 +334,16 @@ def _read_shards(findings: Findings) -> list[StoredTensor]:
         named = ", ".join(shard[:MAX_FILE_NAME] for shard in list(missing)[:MOST_NAMED]) + (
             " and others" if len(missing) > MOST_NAMED else ""
         )
-        findings.add(f"{len(missing)} of {len(shards)} weight files are missing: {named}", DOWNLOAD_AGAIN)
+        are = plural(len(missing), "is", "are")
+        findings.add(f"{len(missing)} of {so_many(len(shards), 'weight file')} {are} missing: {named}", DOWNLOAD_AGAIN)
     for shard, promised in shards.items():
         if shard in missing or not findings.has(shard):
             continue
         found = _read_shard(findings, shard)
         absent = promised - {tensor.name for tensor in found}
         if found and absent:
-            findings.add(f"{shard} lacks {len(absent)} tensors that {index_name} places in it", DOWNLOAD_AGAIN)
+            lacks = f"lacks {so_many(len(absent), 'tensor')}"
+            findings.add(f"{shard} {lacks} that {index_name} places in it", DOWNLOAD_AGAIN)
         tensors += found
     return tensors
 

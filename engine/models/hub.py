@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from engine.breaker import CircuitBreaker
+from engine.counting import so_many
 from engine.errors import (
     DownloadFailed,
     GatedRepo,
@@ -290,7 +291,7 @@ def _check_token(token: str | None) -> None:
     """A token travels in a header, which holds visible ASCII only."""
     if token is not None and not _TOKEN.fullmatch(token):
         raise InvalidParameter(
-            f"That is no token ({len(token)} characters): it is one word of letters, digits and signs.",
+            f"That is no token ({so_many(len(token), 'character')}): it is one word of letters, digits and signs.",
             param="hf_token",
             remedy="Copy it from huggingface.co → Settings → Access Tokens; it begins with hf_.",
         )

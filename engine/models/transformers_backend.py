@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from engine.counting import so_many
 from engine.errors import (
     CheckpointInvalid,
     EngineUnsupported,
@@ -482,8 +483,8 @@ class _MemoryGuard:
             return
         release_cached_memory(self._device)
         raise InsufficientMemory(
-            f"{describe_device(self._device)} ran out of memory on a pass of {self._rows} row(s) of {self._tokens} "
-            "token(s).",
+            f"{describe_device(self._device)} ran out of memory on a pass of {so_many(self._rows, 'row')} "
+            f"of {so_many(self._tokens, 'token')}.",
             details={
                 "phase": "generation",
                 "device": str(self._device),
@@ -533,7 +534,7 @@ def _refuse_gaps(folder: Path, found: Mapping[str, Any]) -> None:
         return
     listed = ", ".join(gaps[:3]) + (f" and {len(gaps) - 3} more" if len(gaps) > 3 else "")
     raise CheckpointInvalid(
-        f"The weights in {folder} lack {len(gaps)} tensor(s) in the shape the model needs: {listed}.",
+        f"The weights in {folder} lack {so_many(len(gaps), 'tensor')} in the shape the model needs: {listed}.",
         details={"problems": gaps[:20]},
         remedy="Download the model's weights again; all files of one model must be together.",
     )

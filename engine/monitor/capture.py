@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from engine.counting import so_many
 from engine.errors import SaeNotAttached, shortened
 from engine.monitor.activation_spec import (
     FIELD,
@@ -85,8 +86,8 @@ def resolve(
     count = _most_positions(spec.positions, prompt_tokens, answer_tokens)
     if count * spec.top_k > limits.max_entries:
         raise SaeActivationsRefused(
-            f"Up to {count} positions with {spec.top_k} features each are asked for, {count * spec.top_k} in all; "
-            f"at most {limits.max_entries} are given back.",
+            f"Up to {so_many(count, 'position')} with {so_many(spec.top_k, 'feature')} each are asked for, "
+            f"{count * spec.top_k} in all; at most {limits.max_entries} are given back.",
             param=f"{FIELD}.positions",
             details={"positions": count, "top_k": spec.top_k, "max_entries": limits.max_entries},
             remedy="Ask for fewer positions or features, or set a smaller max_tokens.",
