@@ -11,6 +11,12 @@ import re
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from engine.counting import so_many
+
+MAX_MESSAGE = 8000
+"""Characters of a message; the longest lists of ours have fewer."""
+MAX_PARAM = 300
+
 _SHOWN_CHARACTERS = 40
 _SHOWN_DIGITS = 20
 _SECRET = re.compile(
@@ -40,18 +46,28 @@ def described(value: object, name: str = "") -> str:
             if not value:
                 return "an empty string"
             if len(value) > _SHOWN_CHARACTERS or _SECRET.search(name):
-                return f"a string of {len(value)} characters"
+                return f"a string of {so_many(len(value), 'character')}"
             return f"the string {json.dumps(value, ensure_ascii=False)}"
         case list() | tuple():
-            return f"a list of {len(value)} items" if len(value) != 1 else "a list of 1 item"
+            return f"a list of {so_many(len(value), 'item')}"
         case Mapping():
-            return f"an object with {len(value)} keys" if len(value) != 1 else "an object with 1 key"
+            return f"an object with {so_many(len(value), 'key')}"
     return f"a {type(value).__name__}"
 
 
 def unicode_of(text: str) -> str:
     """``text`` as Unicode: halves of surrogate pairs, which UTF-8 cannot hold, are written as escapes."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def shortened(text: str, most: int = 100) -> str:
+    """``text`` in quotes, cut to what fits a message: what comes from outside may be megabytes long."""
+    return repr(text) if len(text) <= most else f"{text[:most]!r}…"
+
+
+def _bounded(text: str, most: int, end: int) -> str:
+    """``text`` where it has at most ``most`` characters; else its beginning and its last ``end`` characters."""
+    return text if len(text) <= most else f"{text[: most - end - 3]} … {text[len(text) - end :]}"
 
 
 class MillmError(Exception):
@@ -77,11 +93,12 @@ class MillmError(Exception):
         retry_after: int | None = None,
     ) -> None:
         # Words of a file or a library may hold half of a surrogate pair, which no database and no socket takes.
-        message = unicode_of(message)
-        remedy = None if remedy is None else unicode_of(remedy)
+        # They may also be megabytes long: whatever a message repeats, it stays one that can be read.
+        message = _bounded(unicode_of(message), MAX_MESSAGE, 500)
+        remedy = None if remedy is None else _bounded(unicode_of(remedy), MAX_MESSAGE, 500)
         super().__init__(message)
         self.message = message
-        self.param = param
+        self.param = None if param is None else _bounded(unicode_of(param), MAX_PARAM, 50)
         self.details: dict[str, Any] = dict(details or {})
         self.remedy = remedy
         self.retry_after = retry_after

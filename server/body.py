@@ -14,6 +14,7 @@ from quart import Request
 from quart.wrappers.request import Body
 from werkzeug.exceptions import RequestEntityTooLarge
 
+from engine.counting import so_many
 from engine.errors import InvalidParameter, described
 from server.errors import PayloadTooLarge, RequestTimedOut
 
@@ -36,6 +37,8 @@ _NOTHING_RECEIVED = ("missing", "extra_forbidden")
 BODY_TIMEOUT_S = 300.0
 LARGE_BODY_BYTES = 256 * 1024
 """Above this a body is checked off the loop: megabytes of JSON take seconds, and every stream would stand still."""
+
+_MAX_PART = 100
 
 MAX_CONTAINERS = 250_000
 """Objects and lists in one body: a thousand inputs of token ids, or a hundred thousand messages, have fewer."""
@@ -150,18 +153,24 @@ def validate(schema: type[M], body: dict[str, Any]) -> M:
         raise invalid_parameter(error) from None
 
 
+def _part(part: str | int) -> str:
+    """A step of a field's path; a key that nobody knows may be as long as the body."""
+    text = str(part)
+    return text if len(text) <= _MAX_PART else f"{text[:_MAX_PART]}…"
+
+
 def invalid_parameter(error: ValidationError) -> InvalidParameter:
     """The first of a validation's complaints as the contract words it, with what was received in a few words."""
     complaints = []
     for complaint in error.errors(include_url=False, include_context=False):
-        place = ".".join(map(str, complaint["loc"]))
+        place = ".".join(map(_part, complaint["loc"]))
         message = _WORDING.get(complaint["type"], complaint["msg"])
         if complaint["type"] not in _NOTHING_RECEIVED:
             message = f"{message}; received {described(complaint['input'], place)}"
         complaints.append((place, message))
     param, message = complaints[0]
     more = len(complaints) - 1
-    tail = f" (and {more} more validation error{'s' if more > 1 else ''})" if more else ""
+    tail = f" (and {so_many(more, 'more validation error')})" if more else ""
     return InvalidParameter(
         f"Invalid value for '{param}': {message}{tail}",
         param=param,

@@ -69,7 +69,7 @@ class StandInHub:
         self.searches: list[dict[str, list[str]]] = []
         """The parameters of the searches that arrived."""
         self.garbage = b""
-        """What a search is answered with instead."""
+        """What a search or the question for a repository is answered with instead."""
         self.let_go = threading.Event()
         self.hanging = threading.Event()
         """Set once an answer hangs."""
@@ -137,6 +137,7 @@ def serving(monkeypatch: pytest.MonkeyPatch) -> Iterator[StandInHub]:
 def _handler(hub: StandInHub) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True
 
         def do_GET(self) -> None:
             self._answer(with_body=True)
@@ -221,7 +222,7 @@ def _handler(hub: StandInHub) -> type[BaseHTTPRequestHandler]:
                 body["safetensors"] = {"parameters": {"F32": repo.parameters}, "total": repo.parameters}
             if repo.gguf is not None:
                 body["gguf"] = repo.gguf
-            self._send(200, json.dumps(body).encode(), {"Content-Type": "application/json"})
+            self._send(200, hub.garbage or json.dumps(body).encode(), {"Content-Type": "application/json"})
 
         def _file(self, repo_id: str, revision: str, name: str, with_body: bool) -> None:
             repo = hub.repos.get(repo_id)

@@ -15,6 +15,7 @@ from pathlib import Path
 from app.demo.index import INDEX, STATE_KEY, digest_of, pack_folder, read_index
 from engine.actions.saes.errors import SaeAlreadyAttached
 from engine.actions.saes.labels import read_labels
+from engine.counting import plural
 from engine.documents.errors import ClusterNotFound, DocumentInvalid
 from engine.engine import Engine
 from engine.errors import NotFound
@@ -151,7 +152,7 @@ def _require_detached(engine: Engine, there: Installed) -> None:
     if attached:
         layers = ", ".join(map(str, sorted(attached)))
         raise SaeAlreadyAttached(
-            f"SAEs of the demo pack are attached (layer{'s' if len(attached) > 1 else ''} {layers}), so they cannot be "
+            f"SAEs of the demo pack are attached ({plural(len(attached), 'layer')} {layers}), so they cannot be "
             "replaced or removed.",
             details={"layers": sorted(attached)},
             remedy="Detach them first.",

@@ -16,6 +16,7 @@ from typing import Any
 from engine.actions.saes.actions import SaeActions
 from engine.actions.steering.circuits import CircuitActions
 from engine.actions.steering.profiles import ProfileActions
+from engine.counting import plural
 from engine.errors import MillmError
 from engine.events import CircuitsChanged, Event, EventBus, ProfilesChanged, SaeAttached, SaeDetached, SteeringUpdated
 from engine.library.database import Library
@@ -87,7 +88,7 @@ class KeptState:
     def layers(self) -> str:
         """The layers of the SAEs, in words."""
         layers = sorted({layer for _, layer in self.saes})
-        return f"layer{'s' if len(layers) > 1 else ''} {', '.join(map(str, layers))}"
+        return f"{plural(len(layers), 'layer')} {', '.join(map(str, layers))}"
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from engine.counting import so_many
+from engine.errors import shortened
+
 
 @dataclass(frozen=True)
 class AttachedSae:
@@ -83,7 +86,7 @@ def bind(reference: SaeReference, attached: Sequence[AttachedSae]) -> Binding:
     if len(exact) == 1:
         return _matched(reference, exact[0], Cause.EXACT)
     if len(exact) > 1:
-        return _ambiguous(reference, exact, f"'{reference.sae_id}' is attached at several layers")
+        return _ambiguous(reference, exact, f"{shortened(exact[0].sae_id)} is attached at several layers")
     if reference.layer is not None:
         if not here:
             reason = f"no SAE is attached at layer {reference.layer}"
@@ -92,7 +95,7 @@ def bind(reference: SaeReference, attached: Sequence[AttachedSae]) -> Binding:
             return _ambiguous(reference, here, f"several SAEs are attached at layer {reference.layer}")
         return _matched(reference, here[0], Cause.SUBSTITUTED if reference.sae_id else Cause.ONLY_AT_LAYER)
     if reference.sae_id is not None:
-        reason = f"the SAE '{reference.sae_id}' is not attached"
+        reason = f"the SAE {shortened(reference.sae_id)} is not attached"
         return Binding(reference, Verdict.UNBOUND, Cause.NOT_ATTACHED, reason=reason)
     if len(here) > 1:
         return _ambiguous(reference, here, "several SAEs are attached and neither an SAE nor a layer is named")
@@ -105,11 +108,11 @@ def _ambiguous(reference: SaeReference, candidates: Sequence[AttachedSae], reaso
 
 def _matched(reference: SaeReference, sae: AttachedSae, cause: Cause) -> Binding:
     if reference.n_features is not None and reference.n_features != sae.d_sae:
-        reason = f"it was made for an SAE with {reference.n_features} features and {sae} has {sae.d_sae}"
+        reason = f"it was made for an SAE with {so_many(reference.n_features, 'feature')} and {sae} has {sae.d_sae}"
         return Binding(reference, Verdict.BLOCK, Cause.FEATURE_COUNT, reason=reason, candidates=(sae,))
     remarks = []
     if cause is Cause.SUBSTITUTED:
-        remarks.append(f"substituted: made with '{reference.sae_id}', runs on {sae}")
+        remarks.append(f"substituted: made with {shortened(reference.sae_id or '')}, runs on {sae}")
     if reference.d_model is not None and reference.d_model != sae.d_in:
         remarks.append(f"made on a model of width {reference.d_model}, runs on one of width {sae.d_in}")
     verdict = Verdict.WARN if remarks else Verdict.BIND

@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from engine.counting import so_many
 from engine.documents.errors import DocumentInvalid
 
 MAX_LISTED = 10
@@ -16,10 +17,10 @@ MAX_LISTED = 10
 _WORDING: Mapping[str, str] = {
     "missing": "is required",
     "string_type": "must be text",
-    "string_too_short": "must have at least {min_length} character(s)",
+    "string_too_short": "must have at least {characters}",
     "string_too_long": "must have at most {max_length} characters",
     "list_type": "must be a list",
-    "too_short": "must have at least {min_length} item(s), it has {actual_length}",
+    "too_short": "must have at least {items}, it has {actual_length}",
     "too_long": "must have at most {max_length} items",
     "greater_than_equal": "must be at least {ge}",
     "less_than_equal": "must be at most {le}",
@@ -60,7 +61,7 @@ def refusal(
 ) -> DocumentInvalid:
     """The error for ``problems`` (one or more) of a document called ``what``, such as "cluster document"."""
     further = len(problems) - 1
-    more = f" (and {further} more problem{'s' if further > 1 else ''})" if further else ""
+    more = f" (and {so_many(further, 'more problem')})" if further else ""
     return DocumentInvalid(
         f"This {what} cannot be used. {problems[0].sentence()}{more}.",
         details={"errors": [problem.as_dict() for problem in problems[:MAX_LISTED]], **(details or {})},
@@ -73,7 +74,10 @@ def validation_problems(error: ValidationError, prefix: Sequence[str | int] = ()
     found = []
     for item in error.errors(include_url=False, include_input=False):
         wording = _WORDING.get(item["type"])
-        message = wording.format(**item.get("ctx", {})) if wording else item["msg"]
+        facts = item.get("ctx", {})
+        least = facts.get("min_length", 0)
+        counts = {"characters": so_many(least, "character"), "items": so_many(least, "item")}
+        message = wording.format(**facts, **counts) if wording else item["msg"]
         # pydantic marks a bad dictionary key with a last part of its own.
         parts = [part for part in item["loc"] if part != "[key]"]
         found.append(DocumentProblem(json_pointer([*prefix, *parts]), message))

@@ -16,6 +16,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from engine.config import EngineSettings
+from engine.counting import plural, so_many
 from engine.errors import MillmError, QueueFull
 from engine.models.backends.backend import KvNeed
 
@@ -63,7 +64,8 @@ class Admission:
         behind = max(0, waiting - self.free_lanes(in_flight)) + self.loading
         if behind >= self._settings.MAX_PENDING_REQUESTS:
             raise QueueFull(
-                f"The queue is full: {behind} requests wait, {in_flight} answers are being written.",
+                f"The queue is full: {so_many(behind, 'request')} {plural(behind, 'waits', 'wait')}, "
+                f"{so_many(in_flight, 'answer')} {plural(in_flight, 'is', 'are')} being written.",
                 details={"waiting": behind, "max_pending": self._settings.MAX_PENDING_REQUESTS},
                 remedy="Send the request again later, or raise MAX_PENDING_REQUESTS.",
                 retry_after=self._retry_after(waiting, in_flight),

@@ -18,6 +18,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import URL, Connection, NullPool, create_engine, event, text
 from sqlalchemy.exc import SQLAlchemyError
 
+from engine.counting import so_many
 from engine.errors import DataDirectoryUnusable, LibraryUnusable
 from engine.library.watch import RESCUED, beside_of, start_anew
 
@@ -141,7 +142,8 @@ def _upgrade(path: Path, revision: str, kept: Path | None) -> None:
             upgrade_connection(connection, revision)
             orphans = connection.execute(text("PRAGMA foreign_key_check")).fetchall()
             if orphans:
-                raise _unusable(path, f"has {len(orphans)} rows that refer to missing ones, so it was not upgraded")
+                lost = so_many(len(orphans), "row")
+                raise _unusable(path, f"has {lost} referring to missing ones, so it was not upgraded")
     except SQLAlchemyError as error:
         log.info("upgrading %s failed", path, exc_info=True)
         cause = str(getattr(error, "orig", None) or error)

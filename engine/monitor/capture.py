@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from engine.errors import SaeNotAttached
+from engine.counting import so_many
+from engine.errors import SaeNotAttached, shortened
 from engine.monitor.activation_spec import (
     FIELD,
     ActivationSpec,
@@ -85,8 +86,8 @@ def resolve(
     count = _most_positions(spec.positions, prompt_tokens, answer_tokens)
     if count * spec.top_k > limits.max_entries:
         raise SaeActivationsRefused(
-            f"Up to {count} positions with {spec.top_k} features each are asked for, {count * spec.top_k} in all; "
-            f"at most {limits.max_entries} are given back.",
+            f"Up to {so_many(count, 'position')} with {so_many(spec.top_k, 'feature')} each are asked for, "
+            f"{count * spec.top_k} in all; at most {limits.max_entries} are given back.",
             param=f"{FIELD}.positions",
             details={"positions": count, "top_k": spec.top_k, "max_entries": limits.max_entries},
             remedy="Ask for fewer positions or features, or set a smaller max_tokens.",
@@ -285,7 +286,7 @@ def _target(spec: ActivationSpec, attachments: Sequence[Attachment]) -> Attachme
     details = {"attached": pairs(attachments)}
     fitting = [each for each in attachments if spec.sae_id in (None, each.sae_id)]
     if not fitting:
-        named = f"The SAE '{spec.sae_id}' is not attached" if spec.sae_id is not None else "No SAE is attached"
+        named = f"The SAE {shortened(spec.sae_id)} is not attached" if spec.sae_id is not None else "No SAE is attached"
         raise SaeNotAttached(
             f"{named}, so '{FIELD}' has nothing to read. Attached: {listed(attachments)}.",
             param=f"{FIELD}.sae_id" if spec.sae_id is not None else FIELD,

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from engine.counting import plural
 from engine.steering.errors import CircuitLayerContention
 
 OVERRIDE_PARAM = "allow_layer_overlap"
@@ -137,7 +138,7 @@ def _contention(
     if overridable:
         details["override_param"] = OVERRIDE_PARAM
     names = " and ".join(f"'{name}'" for name in named.values())
-    where = f"layer{'s' if len(layers) > 1 else ''} {', '.join(map(str, layers))}"
+    where = f"{plural(len(layers), 'layer')} {', '.join(map(str, layers))}"
     what = "steers the same features" if colliding else "is claimed"
     if colliding:
         remedy = "Deactivate the other circuit: two circuits cannot steer one feature."

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from engine.counting import so_many
 from engine.documents.binding import Binding, Cause
 from engine.documents.circuit import CircuitDocument
 from engine.steering.errors import SaeSetIncomplete
@@ -94,7 +95,7 @@ def incomplete(offenders: list[Offender]) -> SaeSetIncomplete:
     layers = ", ".join(str(layer) for layer in sorted({each.layer for each in offenders}))
     count = len(offenders)
     return SaeSetIncomplete(
-        f"{count} member{'s' if count > 1 else ''} of the circuit cannot be served (layers {layers}).",
+        f"{so_many(count, 'member')} of the circuit cannot be served (layers {layers}).",
         details={"offenders": [each.as_dict() for each in offenders]},
         remedy="Attach the SAE of each of these layers, then activate the circuit again.",
     )

@@ -8,7 +8,7 @@ from typing import Any
 
 from engine.documents.binding import AttachedSae
 from engine.documents.fields import as_number
-from engine.errors import InvalidParameter, SaeNotAttached, described
+from engine.errors import InvalidParameter, SaeNotAttached, described, shortened
 from engine.steering.strengths import SteeredSet
 from engine.steering.targets import listed, pairs, require_indices
 
@@ -96,7 +96,7 @@ def _target(inline: InlineSteering, attached: Sequence[AttachedSae]) -> Attached
     details = {"attached": pairs(attached)}
     if not fitting:
         raise SaeNotAttached(
-            f"The SAE '{inline.sae_id}' is not attached. Attached: {listed(attached)}.",
+            f"The SAE {shortened(inline.sae_id or '')} is not attached. Attached: {listed(attached)}.",
             param="steering.sae_id",
             details=details,
             remedy="Attach it, or name one that is attached.",

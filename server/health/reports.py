@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from importlib import metadata
 
 from engine.actions.models.actions import ModelPlacement
+from engine.counting import plural, so_many
 from engine.errors import LibraryUnusable, ModelNotFound
 from engine.library.records import ProfileKind
 from engine.models.hardware.gpus import NOT_MEASURED, GpuCard, read_gpus
@@ -241,7 +242,9 @@ def _queue(context: ServerContext) -> Component:
     stats = context.engine.generation.stats()
     if stats.queue_waiting >= stats.max_pending > 0:
         return _component("queue", "degraded", "The queue is full.")
-    return _component("queue", "healthy", f"{stats.queue_waiting} requests are waiting.")
+    waiting = stats.queue_waiting
+    words = f"{so_many(waiting, 'request')} {plural(waiting, 'is', 'are')} waiting."
+    return _component("queue", "healthy", words)
 
 
 async def _active_profile(context: ServerContext) -> ActiveProfile | None:

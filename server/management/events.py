@@ -18,6 +18,7 @@ from typing import Any
 
 from quart import Quart, Response, websocket
 
+from engine.counting import plural, so_many
 from engine.errors import InvalidParameter
 from engine.events import Event
 from server import sse
@@ -132,7 +133,7 @@ def register(app: Quart, context: ServerContext) -> None:
         exchange = current_exchange()
         if listening >= limit:
             raise TooManyEventSockets(
-                f"{limit} clients listen to the events already.",
+                f"{so_many(limit, 'client')} {plural(limit, 'listens', 'listen')} to the events already.",
                 details={"max_event_sockets": limit},
                 remedy="Close one, or raise MAX_EVENT_SOCKETS.",
             )

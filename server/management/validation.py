@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from quart import request
 
 from engine.documents.loading import check_size
-from engine.errors import InvalidParameter
+from engine.errors import InvalidParameter, shortened
 from server.body import LARGE_BODY_BYTES, invalid_parameter, parse_object, read_body, refuse_non_json_numbers, validate
 from server.context import ServerContext
 
@@ -101,7 +101,7 @@ def read_query(schema: type[M]) -> M:
     values: dict[str, str] = {}
     for name, given in request.args.lists():
         if len(given) > 1:
-            raise InvalidParameter(f"The parameter '{name}' is given {len(given)} times.", param=name)
+            raise InvalidParameter(f"The parameter {shortened(name)} is given {len(given)} times.", param=name)
         values[name] = given[0]
     try:
         return schema.model_validate(values)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.errors import ModelNotFound
+from engine.errors import ModelNotFound, shortened
 from engine.library.records import ModelRecord, ModelStatus
 from engine.models.backends.llamacpp.availability import can_run
-from engine.models.inspection.names import shortened
 from engine.models.registry import ModelShelf
 
 SERVABLE = (ModelStatus.READY, ModelStatus.LOADING, ModelStatus.LOADED)

@@ -63,3 +63,12 @@ def test_words_are_unicode_whatever_a_file_said() -> None:
     error = MillmError("The config names '\ud800'.", remedy="Correct '\udfff'.")
     assert error.one_line() == "The config names '\\ud800'. Correct '\\udfff'."
     assert str(error) == "The config names '\\ud800'."
+
+
+def test_a_message_stays_one_that_can_be_read() -> None:
+    error = MillmError(f"'{'k' * 1_000_000}' is no field. The end.", param="p" * 5000, remedy="r" * 1_000_000)
+    assert len(error.message) == 8000
+    assert error.message.startswith("'kkk") and error.message.endswith("' is no field. The end.")
+    assert error.remedy is not None and len(error.remedy) == 8000
+    assert error.param is not None and len(error.param) == 300
+    assert MillmError("m" * 8000).message == "m" * 8000

@@ -98,7 +98,7 @@ def test_files_dropped_anywhere_are_imported(page: ClustersPage, qtbot: QtBot, t
     until(qtbot, lambda: page.report.isVisible())
     assert page.report.title.text() == "Imported 1 of 3"
     words = page.report.words()
-    assert "/members must have at least 1 item(s), it has 0" in words
+    assert "/members must have at least 1 item, it has 0" in words
     assert "gone.json The file cannot be read" in words
     until(qtbot, lambda: [item.title for item in page.list.items()] == ["Harbour"])
 

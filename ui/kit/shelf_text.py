@@ -8,6 +8,7 @@ from engine.actions.downloading.preview import MemoryTerms, ModelPreview
 from engine.actions.downloading.transfer import CANCELLED
 from engine.actions.models.actions import ModelView
 from engine.actions.models.importing import LocalModel
+from engine.counting import plural
 from engine.engine import Engine
 from engine.library.records import EngineKind, NewModel, SaeRecord, SaeStatus
 from engine.models.hardware.memory import MemoryEstimate
@@ -174,7 +175,7 @@ def sae_state(record: SaeRecord, layers: list[int]) -> tuple[str, str]:
     if layers == [record.trained_layer]:
         return "attached", "good"
     if layers:
-        return f"attached to layer{'' if len(layers) == 1 else 's'} {', '.join(map(str, layers))}", "good"
+        return f"attached to {plural(len(layers), 'layer')} {', '.join(map(str, layers))}", "good"
     if record.status is SaeStatus.ERROR and record.error_message == CANCELLED:
         return "paused", "warn"
     return {
@@ -203,7 +204,7 @@ def detaching(engine: Engine, model_id: int) -> str | None:
     if resident is None or resident.record.id == model_id or not attached:
         return None
     layers = sorted({each.layer for each in attached})
-    where = f"layer{'s' if len(layers) > 1 else ''} {', '.join(map(str, layers))}"
+    where = f"{plural(len(layers), 'layer')} {', '.join(map(str, layers))}"
     return (
         f"{resident.record.name} leaves memory for it, and with it its SAEs on {where} and what they steer. They are "
         f"offered again when {resident.record.name} is loaded again."

@@ -13,6 +13,7 @@ from engine.actions.experiments.words import path_of as path_of
 from engine.actions.experiments.words import report_words as report_words
 from engine.actions.experiments.words import since as since
 from engine.actions.experiments.words import strength as strength
+from engine.counting import plural
 from engine.documents.evidence import short_evidence_words
 from engine.errors import InvalidParameter
 from engine.library.records import SaeRecord
@@ -59,7 +60,7 @@ def attached_words(now: Snapshot) -> str:
     if len(places) == 1:
         return place_words(places[0])
     layers = sorted({layer for _sae_id, layer in places})
-    return f"{len(places)} on layer{'' if len(layers) == 1 else 's'} {', '.join(map(str, layers))}"
+    return f"{len(places)} on {plural(len(layers), 'layer')} {', '.join(map(str, layers))}"
 
 
 def can_steer(now: Snapshot) -> tuple[AttachmentKey, ...]:

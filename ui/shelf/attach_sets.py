@@ -8,6 +8,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QFrame, QLineEdit
 
 from engine.actions.saes.views import AttachmentsView
+from engine.counting import plural
 from engine.library.records import AttachSetRecord
 from ui.kit import theme
 from ui.kit.basics import Button, Card, ElidedLabel, IconButton, Notice, column, label, line, rule
@@ -22,7 +23,7 @@ def set_words(record: AttachSetRecord, problems: Sequence[str]) -> str:
     """What a set holds, in layers, and what speaks against attaching it."""
     layers = sorted({item.layer for item in record.items})
     number = len(record.items)
-    held = f"{counted(number, 'SAE')} on layer{'' if len(layers) == 1 else 's'} {', '.join(map(str, layers))}"
+    held = f"{counted(number, 'SAE')} on {plural(len(layers), 'layer')} {', '.join(map(str, layers))}"
     return f"{held}. {' '.join(problems)}" if problems else held
 
 

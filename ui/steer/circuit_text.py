@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeGuard
 
 from engine.actions.steering.views import CircuitView, WantedSae
+from engine.counting import plural
 from engine.documents.binding import Verdict
 from engine.documents.circuit import CircuitDocument, Edge
 from engine.documents.evidence import (
@@ -120,7 +121,7 @@ def claim_marks(claims: Sequence[Claim]) -> tuple[Mark, ...]:
         held.setdefault((claim.circuit_id, claim.circuit_name, claim.composed), []).append(claim.layer)
     marks = []
     for (_id, name, composed), layers in held.items():
-        words = f"Layer{'s' if len(layers) > 1 else ''} {', '.join(map(str, sorted(layers)))} → {name}"
+        words = f"{plural(len(layers), 'Layer')} {', '.join(map(str, sorted(layers)))} → {name}"
         marks.append((f"{words} (shared)", "warn") if composed else (words, "info"))
     return tuple(marks)
 

@@ -14,6 +14,7 @@ from engine.actions.steering.circuit_results import (
     DialledCircuit,
 )
 from engine.actions.steering.views import CircuitView
+from engine.counting import so_many
 from engine.events import (
     ActivationObserved,
     CircuitsChanged,
@@ -370,7 +371,7 @@ class CircuitsPage(LibraryFrame[ShownCircuit]):
             return
         saes, items, missing = self._engine.saes, view.view.to_attach, view.view.missing
         self.card.attach_button.setEnabled(False)
-        self.say(f"Attaching {len(items)} SAE{'s' if len(items) != 1 else ''}…")
+        self.say(f"Attaching {so_many(len(items), 'SAE')}…")
 
         def done(result: AttachSetResult) -> None:
             self.card.attach_button.setEnabled(True)

@@ -8,6 +8,7 @@ from typing import Any
 
 from PySide6.QtWidgets import QDialog, QWidget
 
+from engine.counting import plural
 from engine.steering.claims import MEASURED_HAZARD
 from engine.steering.errors import CircuitLayerContention
 from ui.kit import theme
@@ -104,7 +105,7 @@ def _facts(details: Mapping[str, Any]) -> list[str]:
     found = []
     layers = details.get("contended_layers", [])
     if layers:
-        found.append(f"Layer{'s' if len(layers) > 1 else ''} in question: {', '.join(map(str, layers))}.")
+        found.append(f"{plural(len(layers), 'Layer')} in question: {', '.join(map(str, layers))}.")
     names = [str(each["name"]) for each in details.get("all_incumbents", [])]
     if names:
         found.append(f"Held by: {', '.join(names)}.")

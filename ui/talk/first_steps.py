@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 from PySide6.QtWidgets import QWidget
 
+from engine.counting import plural
 from engine.engine import Engine
 from engine.events import (
     ClustersChanged,
@@ -256,8 +257,9 @@ class FirstStepsGuide(QObject):
         if self._attaching:
             card.attach.show_step("Attaching…", None)
         elif attached:
-            layers = ", ".join(str(layer) for layer in sorted({each.layer for each in attached}))
-            card.attach.show_step(f"Attached on layer{'s' if ',' in layers else ''} {layers}.", None, done=True)
+            layers = sorted({each.layer for each in attached})
+            where = f"{plural(len(layers), 'layer')} {', '.join(map(str, layers))}"
+            card.attach.show_step(f"Attached on {where}.", None, done=True)
         elif self._demo.running:
             words = self._demo.in_words if resident is not None else "The demo model's SAEs are attached by themselves."
             card.attach.show_step(words, None)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
+from engine.counting import plural
 from engine.documents.evidence import evidence_words
 
 SAMPLING_WORDS = {
@@ -27,7 +28,7 @@ Step = Mapping[str, Any]
 
 def features(number: int) -> str:
     """How many features: 1 feature, 12 features."""
-    return f"{number:,} feature{'' if number == 1 else 's'}"
+    return f"{number:,} {plural(number, 'feature')}"
 
 
 def strength(value: float) -> str:

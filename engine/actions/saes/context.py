@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from engine.actions.lock import SteeringLock
 from engine.config import EngineSettings
-from engine.errors import ModelBusy, ModelNotLoaded, RequestCancelled
+from engine.errors import ModelBusy, ModelNotLoaded, RequestCancelled, shortened
 from engine.events import EventBus, ModelsChanged
 from engine.generation.scheduler import Scheduler
 from engine.generation.worker import EngineThread
@@ -52,7 +52,7 @@ class Rooms:
         found = self.library.saes.get(sae_id)
         if found is None:
             raise SaeNotFound(
-                f"There is no SAE with the id {sae_id!r}.",
+                f"There is no SAE with the id {shortened(sae_id)}.",
                 param="sae_id",
                 details={"sae_id": sae_id},
                 remedy="List the SAEs to see their ids.",

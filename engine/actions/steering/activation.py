@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from engine.actions.steering.unit_of_work import Change
+from engine.counting import so_many
 from engine.documents.binding import AttachedSae, Binding, Cause, bind
 from engine.documents.verdicts import judge_cluster
 from engine.errors import SaeNotAttached
@@ -214,7 +215,7 @@ AT_ZERO = "Its dial stands at λ 0, so it adds nothing."
 def clamp_warnings(steered: Sequence[SteeredSet]) -> list[str]:
     """A warning for each SAE on which strengths were clamped."""
     return [
-        f"{each.clamped} strength{'s' if each.clamped > 1 else ''} on '{each.sae_id}' at layer {each.layer} "
+        f"{so_many(each.clamped, 'strength')} on '{each.sae_id}' at layer {each.layer} "
         f"{'are' if each.clamped > 1 else 'is'} clamped to ±200."
         for each in steered
         if each.clamped

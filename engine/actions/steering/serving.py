@@ -19,6 +19,7 @@ from engine.actions.steering.circuit_results import ActivatedCircuit, CircuitSum
 from engine.actions.steering.cluster_import import prepare_cluster
 from engine.actions.steering.lookup import stored_circuit
 from engine.actions.steering.unit_of_work import Change
+from engine.counting import plural
 from engine.documents.circuit import CircuitDocument
 from engine.documents.cluster import read_cluster
 from engine.documents.errors import DocumentRefused
@@ -322,6 +323,6 @@ def _sharing(change: Change, record: CircuitRecord, shared: tuple[int, ...]) -> 
     if not shared:
         return []
     names = {each.circuit_name for each in live_claims(change) if each.layer in shared and each.circuit_id != record.id}
-    where = f"layer{'s' if len(shared) > 1 else ''} {', '.join(map(str, shared))}"
+    where = f"{plural(len(shared), 'layer')} {', '.join(map(str, shared))}"
     with_whom = " and ".join(f"'{name}'" for name in sorted(names))
     return [f"It shares {where} with {with_whom}; no evidence rung is claimed while it does."]

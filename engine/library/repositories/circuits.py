@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
-from engine.errors import InvalidParameter
+from engine.errors import InvalidParameter, shortened
 from engine.library.errors import CircuitAlreadyExists
 from engine.library.names import CIRCUIT_NAME_LIMIT, MAX_RENAMES
 from engine.library.records import CircuitPage, CircuitRecord, NewCircuit, ServingMode
@@ -188,7 +188,7 @@ def _change(session: Session, row: CircuitRow, changes: Mapping[str, object]) ->
         raise _taken(session, name)
     slice_id = values.get("slice_profile_id")
     if slice_id is not None and session.get(ProfileRow, slice_id) is None:
-        raise InvalidParameter(f"There is no profile with the id {slice_id!r}.", param="slice_profile_id")
+        raise InvalidParameter(f"There is no profile with the id {shortened(slice_id)}.", param="slice_profile_id")
     for field, value in values.items():
         setattr(row, field, value)
     if values:

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
-from engine.errors import InvalidParameter
+from engine.errors import InvalidParameter, shortened
 from engine.library.errors import SaeAlreadyExists, SaeNotFound
 from engine.library.records import NewSae, SaeRecord, SaeStatus
 from engine.library.repositories import is_storable
@@ -132,7 +132,7 @@ def require_sae(session: Session, sae_id: str) -> SaeRow:
     row = session.get(SaeRow, sae_id) if is_storable(sae_id) else None
     if row is None:
         raise SaeNotFound(
-            f"There is no SAE with the id {sae_id!r}.",
+            f"There is no SAE with the id {shortened(sae_id)}.",
             param="sae_id",
             details={"sae_id": sae_id},
             remedy="List the SAEs to see their ids.",

@@ -61,7 +61,9 @@ class CheckpointTokenizer:
         self.eos_ids: frozenset[int] = frozenset(int(i) for i in (*extra_eos, *own_eos))
         """The generation config's end tokens and the tokenizer's."""
         flagged = {int(i) for i, token in inner.added_tokens_decoder.items() if token.special}
-        self.special_ids: frozenset[int] = frozenset(flagged | {int(i) for i in inner.all_special_ids})
+        # A marker that is configured as an empty text has no id.
+        named = {int(i) for i in inner.all_special_ids if i is not None}
+        self.special_ids: frozenset[int] = frozenset(flagged | named)
         self.hidden_ids: frozenset[int] = self.special_ids | self.eos_ids
         """Tokens that show nothing in a text."""
 

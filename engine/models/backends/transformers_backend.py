@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from engine.counting import so_many
 from engine.errors import (
     CheckpointInvalid,
     EngineUnsupported,
@@ -29,6 +30,7 @@ from engine.errors import (
     InvalidParameter,
     MillmError,
     ModelLoadFailed,
+    described,
 )
 from engine.models.backends import trial
 from engine.models.backends.backend import Capabilities, KvNeed, KVStore, ModelInfo
@@ -481,8 +483,8 @@ class _MemoryGuard:
             return
         release_cached_memory(self._device)
         raise InsufficientMemory(
-            f"{describe_device(self._device)} ran out of memory on a pass of {self._rows} row(s) of {self._tokens} "
-            "token(s).",
+            f"{describe_device(self._device)} ran out of memory on a pass of {so_many(self._rows, 'row')} "
+            f"of {so_many(self._tokens, 'token')}.",
             details={
                 "phase": "generation",
                 "device": str(self._device),
@@ -513,7 +515,15 @@ def _declared_eos(model: Any) -> list[int]:
         if isinstance(declared, int):
             found.append(declared)
         elif isinstance(declared, list | tuple):
-            found.extend(int(item) for item in declared)
+            wrong = [item for item in declared if not isinstance(item, int) or isinstance(item, bool)]
+            if wrong:
+                raise CheckpointInvalid(
+                    f"The model's configuration has {described(wrong[0])} among its end tokens (eos_token_id), where "
+                    "whole numbers belong.",
+                    details={"problems": ["eos_token_id holds what is no token"]},
+                    remedy="Download the model's generation_config.json again.",
+                )
+            found.extend(declared)
     return list(dict.fromkeys(found))
 
 
@@ -524,7 +534,7 @@ def _refuse_gaps(folder: Path, found: Mapping[str, Any]) -> None:
         return
     listed = ", ".join(gaps[:3]) + (f" and {len(gaps) - 3} more" if len(gaps) > 3 else "")
     raise CheckpointInvalid(
-        f"The weights in {folder} lack {len(gaps)} tensor(s) in the shape the model needs: {listed}.",
+        f"The weights in {folder} lack {so_many(len(gaps), 'tensor')} in the shape the model needs: {listed}.",
         details={"problems": gaps[:20]},
         remedy="Download the model's weights again; all files of one model must be together.",
     )

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
+from engine.counting import so_many
 from engine.errors import (
     DownloadFailed,
     GatedRepo,
@@ -40,6 +41,12 @@ SHOWN: Final = ("downloads", "likes", "gated", "safetensors", "gguf", "lastModif
 
 MAX_SMALL_BYTES = 16_000_000
 """Of a file that is read whole, such as a config."""
+
+_MAX_TEXT = 200
+_MAX_NAME_BYTES = 255
+
+_UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
+"""What the client, and we, stumble with over an answer that is no JSON or has other types than the hub's."""
 
 _REPO_ID = re.compile(r"[\w-][\w.-]*/[\w.-]+", re.ASCII)
 _FALSE = frozenset({"", "0", "false", "no", "off"})
@@ -163,28 +170,7 @@ class HubClient:
                 repo_id, revision=revision, files_metadata=True, timeout=TIMEOUT_S, token=token
             )
 
-        info = self._asked(ask, repo_id, revision, token)
-        files = [
-            HubFile(
-                path=sibling.rfilename,
-                size=int(sibling.size or 0),
-                sha256=sibling.lfs.sha256 if sibling.lfs is not None else None,
-                blob_id=sibling.blob_id,
-            )
-            for sibling in info.siblings or ()
-            if is_plain_path(sibling.rfilename)
-        ]
-        return Repository(
-            repo_id=repo_id,
-            revision=revision,
-            commit=str(info.sha or revision),
-            pipeline_tag=info.pipeline_tag,
-            gated=bool(info.gated),
-            private=bool(info.private),
-            parameters=_parameters(info),
-            files=tuple(sorted(files, key=lambda file: file.path)),
-            gguf=_header(info),
-        )
+        return self._asked(lambda: _repository(ask(), repo_id, revision), repo_id, revision, token)
 
     def search(
         self, words: str, limit: int, *, generating: bool = False, token: str | None = None
@@ -198,13 +184,7 @@ class HubClient:
             asked["pipeline_tag"] = "text-generation"
 
         def ask() -> tuple[HubFound, ...]:
-            try:
-                return tuple(_found(each) for each in _listed(asked, token) if is_repo_id(each["id"]))
-            except (ValueError, TypeError, KeyError, AttributeError) as error:
-                raise HubUnavailable(
-                    f"What the hub at {endpoint()} found cannot be read.",
-                    remedy="Try again later, or write the exact name of a repository.",
-                ) from error
+            return tuple(_found(each) for each in _listed(asked, token) if is_repo_id(each["id"]))
 
         return self._asked(ask, "the search", MAIN, token)
 
@@ -276,6 +256,12 @@ class HubClient:
             failure = _translated(error, repo_id, revision, token)
             if failure is None:
                 self._breaker.given_up()
+                if isinstance(error, _UNREADABLE):
+                    raise HubUnavailable(
+                        f"What the Hugging Face hub at {endpoint()} answers cannot be read: it has not the hub's form.",
+                        remedy="Try again later; where HF_ENDPOINT names a mirror, or the network has a page to sign "
+                        "in at, look there.",
+                    ) from error
                 raise
             if isinstance(failure, HubUnavailable):
                 self._breaker.failed()
@@ -305,7 +291,7 @@ def _check_token(token: str | None) -> None:
     """A token travels in a header, which holds visible ASCII only."""
     if token is not None and not _TOKEN.fullmatch(token):
         raise InvalidParameter(
-            f"That is no token ({len(token)} characters): it is one word of letters, digits and signs.",
+            f"That is no token ({so_many(len(token), 'character')}): it is one word of letters, digits and signs.",
             param="hf_token",
             remedy="Copy it from huggingface.co → Settings → Access Tokens; it begins with hf_.",
         )
@@ -321,6 +307,31 @@ def _listed(asked: dict[str, Any], token: str | None) -> list[dict[str, Any]]:
     )
     hf_raise_for_status(response)
     return list(response.json())
+
+
+def _repository(info: Any, repo_id: str, revision: str) -> Repository:
+    """What the client made of the hub's answer, in which every value may be of any type."""
+    files = [
+        HubFile(
+            path=sibling.rfilename,
+            size=_positive(sibling.size) or 0,
+            sha256=_text(sibling.lfs.sha256) if sibling.lfs is not None else None,
+            blob_id=_text(sibling.blob_id),
+        )
+        for sibling in info.siblings or ()
+        if is_plain_path(sibling.rfilename)
+    ]
+    return Repository(
+        repo_id=repo_id,
+        revision=revision,
+        commit=_text(info.sha) or revision,
+        pipeline_tag=_text(info.pipeline_tag),
+        gated=bool(info.gated),
+        private=bool(info.private),
+        parameters=_parameters(info),
+        files=tuple(sorted(files, key=lambda file: file.path)),
+        gguf=_header(info),
+    )
 
 
 def _found(told: dict[str, Any]) -> HubFound:
@@ -350,21 +361,35 @@ def _header(info: Any) -> HubHeader | None:
         return None
     architecture = stated.get("architecture")
     return HubHeader(
-        architecture=architecture if isinstance(architecture, str) and architecture else None,
+        architecture=_text(architecture),
         context_length=_positive(stated.get("context_length")),
         has_chat_template=bool(stated.get("chat_template")),
     )
 
 
 def _positive(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+    """A count or a size, where it is one that the library's 64 bits hold."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 2**63 else None
+
+
+def _text(value: object) -> str | None:
+    """A name, a tag or a checksum, where it is one."""
+    return value if isinstance(value, str) and 0 < len(value) <= _MAX_TEXT else None
 
 
 def is_plain_path(path: str) -> bool:
-    """Whether a repository's path is one below its root on every system: no ``..``, no root, no drive, no backslash."""
+    """Whether a repository's path is one below its root on every system: no ``..``, no root, no drive, no backslash,
+    and no name that is too long or no Unicode.
+    """
+    try:
+        lengths = [len(part.encode("utf-8")) for part in path.split("/")]
+    except UnicodeEncodeError:
+        return False
     parts = path.split("/")
-    return bool(path) and not any(
-        part in ("", ".", "..") or "\\" in part or ":" in part or "\0" in part for part in parts
+    return (
+        bool(path)
+        and max(lengths) <= _MAX_NAME_BYTES
+        and not any(part in ("", ".", "..") or "\\" in part or ":" in part or "\0" in part for part in parts)
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
+from engine.counting import plural, so_many
 from engine.errors import CheckpointInvalid, InvalidParameter
 from engine.models.hub.client import HubFile, Repository
 from engine.models.inspection.gguf_file import label_of, whole_stem
@@ -124,7 +125,8 @@ def choose_gguf(
         lacking = [file.path for file in parts if file.path not in gguf_files]
         if lacking:
             raise InvalidParameter(
-                f"{len(lacking)} parts of the set are not among the files: {lacking[0]} …",
+                f"{so_many(len(lacking), 'part')} of the set {plural(len(lacking), 'is', 'are')} not among the files: "
+                f"{lacking[0]} …",
                 param="gguf_files",
                 details={"missing": lacking},
                 remedy="Name all parts.",

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from engine.errors import EngineUnsupported, ModelNotGenerative
-from engine.models.inspection.names import shortened
+from engine.errors import EngineUnsupported, ModelNotGenerative, shortened
 
 CAUSAL_ENDINGS = ("ForCausalLM", "LMHeadModel", "ModelWithLMHead", "WithLMHeadModel")
 """How transformers ends the class names of models that predict the next token."""

@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from engine.errors import InvalidParameter
+from engine.counting import plural, so_many
+from engine.errors import InvalidParameter, shortened
 from engine.files import open_file
 from engine.models.inspection.architecture import check_generative_architecture
 from engine.models.inspection.checkpoint_problems import DOWNLOAD_AGAIN, PERMISSIONS, Findings
-from engine.models.inspection.names import NON_GENERATIVE_TAGS, TEXT_GENERATION, shortened
+from engine.models.inspection.names import NON_GENERATIVE_TAGS, TEXT_GENERATION
 from engine.models.inspection.safetensors_header import SafetensorsHeaderError, StoredTensor, read_header
 
 MEMORY_FACTOR = 1.2
@@ -33,6 +34,10 @@ SYSTEM_FOLDERS = ("/proc", "/sys", "/dev", "/run", "/boot", "/etc", "/var/run", 
 
 MOST_NAMED = 200
 """Missing files that are named in one refusal."""
+MAX_WORD = 200
+"""Characters of a name in a config, such as the architecture's, which is kept and repeated."""
+MAX_FILE_NAME = 255
+"""Characters of a file's name that are repeated: no file system takes longer ones."""
 
 PARSED_TOKENIZER_BYTES = 4_000_000
 """Larger tokenizers are only looked at from both ends: parsing one holds the interpreter, and with it the window."""
@@ -149,14 +154,14 @@ def read_config_facts(config: Mapping[str, Any]) -> ConfigFacts:
     names = config.get("architectures")
     stated = config.get("dtype") or config.get("torch_dtype")
     return ConfigFacts(
-        architecture=names[0] if isinstance(names, list) and names and isinstance(names[0], str) else None,
-        model_type=model_type if isinstance(model_type := config.get("model_type"), str) else None,
+        architecture=_word(names[0]) if isinstance(names, list) and names else None,
+        model_type=_word(config.get("model_type")),
         context_length=sizes["context_length"],
         vocab_size=sizes["vocab_size"],
         n_layers=sizes["n_layers"],
         d_model=sizes["d_model"],
         kv_width=_kv_width(sizes),
-        dtype=stated if isinstance(stated, str) else None,
+        dtype=_word(stated),
         quantization_method=_quantization_method(config),
     )
 
@@ -220,7 +225,13 @@ def _architecture(findings: Findings, config: Mapping[str, Any]) -> str | None:
     if not isinstance(model_type, str) or not model_type:
         findings.add("config.json does not say its model_type", DOWNLOAD_AGAIN)
         return None
-    if not isinstance(names, list) or not names or not isinstance(names[0], str) or not names[0].isidentifier():
+    if (
+        not isinstance(names, list)
+        or not names
+        or not isinstance(names[0], str)
+        or not names[0].isidentifier()
+        or len(names[0]) > MAX_WORD
+    ):
         findings.add("config.json names no architecture (its list 'architectures')", DOWNLOAD_AGAIN)
         return None
     check_generative_architecture(model_type, names[0], config)
@@ -268,7 +279,12 @@ def _kv_width(sizes: Mapping[str, int]) -> int:
 def _quantization_method(config: Mapping[str, Any]) -> str | None:
     stated = config.get("quantization_config")
     method = stated.get("quant_method") if isinstance(stated, dict) else None
-    return method if isinstance(method, str) and method else None
+    # Cut, not left out: a method nobody knows is refused, and no method at all would not be.
+    return method[:MAX_WORD] if isinstance(method, str) and method else None
+
+
+def _word(value: object) -> str | None:
+    return value if isinstance(value, str) and len(value) <= MAX_WORD else None
 
 
 # --- weights
@@ -312,17 +328,22 @@ def _read_shards(findings: Findings) -> list[StoredTensor]:
     shards: dict[str, set[str]] = {shard: set() for shard in sorted(set(places.values()))}
     for tensor, shard in places.items():
         shards[shard].add(tensor)
-    missing = {shard: None for shard in shards if not (findings.folder / shard).is_file()}
+    # os.path, which says no for a name that no file can have; pathlib raises for one that is too long.
+    missing = {shard: None for shard in shards if not os.path.isfile(findings.folder / shard)}
     if missing:
-        named = ", ".join(list(missing)[:MOST_NAMED]) + (" and others" if len(missing) > MOST_NAMED else "")
-        findings.add(f"{len(missing)} of {len(shards)} weight files are missing: {named}", DOWNLOAD_AGAIN)
+        named = ", ".join(shard[:MAX_FILE_NAME] for shard in list(missing)[:MOST_NAMED]) + (
+            " and others" if len(missing) > MOST_NAMED else ""
+        )
+        are = plural(len(missing), "is", "are")
+        findings.add(f"{len(missing)} of {so_many(len(shards), 'weight file')} {are} missing: {named}", DOWNLOAD_AGAIN)
     for shard, promised in shards.items():
         if shard in missing or not findings.has(shard):
             continue
         found = _read_shard(findings, shard)
         absent = promised - {tensor.name for tensor in found}
         if found and absent:
-            findings.add(f"{shard} lacks {len(absent)} tensors that {index_name} places in it", DOWNLOAD_AGAIN)
+            lacks = f"lacks {so_many(len(absent), 'tensor')}"
+            findings.add(f"{shard} {lacks} that {index_name} places in it", DOWNLOAD_AGAIN)
         tensors += found
     return tensors
 

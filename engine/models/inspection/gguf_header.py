@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from engine.errors import shortened
 from engine.files import NoOrdinaryFile, open_file
-from engine.models.inspection.names import shortened
 from engine.models.inspection.safetensors_header import LFS_POINTER
 
 MAX_HEADER_BYTES = 256_000_000

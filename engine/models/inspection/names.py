@@ -10,7 +10,7 @@ import unicodedata
 from collections.abc import Sequence
 from pathlib import PurePath
 
-from engine.errors import AmbiguousModelName, InvalidParameter, ModelNotFound, ModelNotGenerative
+from engine.errors import AmbiguousModelName, InvalidParameter, ModelNotFound, ModelNotGenerative, shortened
 from engine.library.records import ModelRecord
 
 MAX_CUSTOM_NAME = 100
@@ -133,11 +133,6 @@ def check_generative(record: ModelRecord) -> None:
             param="model",
             remedy="Name a model that generates text.",
         )
-
-
-def shortened(name: str) -> str:
-    """``name`` in quotes, cut to what fits a message: a name from the wire may be megabytes long."""
-    return repr(name) if len(name) <= MAX_CUSTOM_NAME else f"{name[:MAX_CUSTOM_NAME]!r}…"
 
 
 def _is_variant(record: ModelRecord, bare: str) -> bool:

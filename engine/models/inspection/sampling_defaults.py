@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -49,8 +48,9 @@ def read_sampling_defaults(folder: Path) -> SamplingDefaults:
     found: dict[str, float] = {}
     for name, (low, high) in _BOUNDS.items():
         value = given.get(name)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        if isinstance(value, bool) or not isinstance(value, int | float):
             continue
+        # NaN is in no bounds; a whole number beyond every double may be compared, and not converted.
         if low <= value <= high and (name != "top_k" or isinstance(value, int)):
             found[name] = value
     if given.get("do_sample") is False:

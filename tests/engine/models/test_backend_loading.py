@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -27,7 +28,7 @@ def test_tensors_the_files_lack_are_refused_not_invented(tiny_checkpoint: Path, 
     tensors = load_file(folder / "model.safetensors")
     del tensors["model.layers.2.mlp.up_proj.weight"]
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(CheckpointInvalid, match=r"lack 1 tensor\(s\).*layers\.2\.mlp\.up_proj"):
+    with pytest.raises(CheckpointInvalid, match=r"lack 1 tensor in .*layers\.2\.mlp\.up_proj"):
         TransformersBackend.load(folder, CPU32, no_report)
 
 
@@ -47,6 +48,25 @@ def test_end_tokens_are_those_of_the_generation_config_and_the_tokenizer(tiny_ch
     (folder / "generation_config.json").write_text('{"eos_token_id": [5, 9]}')
     backend = TransformersBackend.load(folder, CPU32, no_report)
     assert backend.tokenizer.eos_ids == {2, 5, 9}
+
+
+@pytest.mark.parametrize(
+    ("listed", "named"), [("[2, null]", "null"), ('["</s>"]', 'the string "</s>"'), ("[1e400]", "the number inf")]
+)
+def test_end_tokens_that_are_none(tiny_checkpoint: Path, tmp_path: Path, listed: str, named: str) -> None:
+    folder = shutil.copytree(tiny_checkpoint, tmp_path / "ends")
+    (folder / "generation_config.json").write_text(f'{{"eos_token_id": {listed}}}')
+    with pytest.raises(CheckpointInvalid, match=f"has {named} among its end tokens"):
+        TransformersBackend.load(folder, CPU32, no_report)
+
+
+@pytest.mark.parametrize("marker", ["bos_token", "eos_token", "pad_token"])
+def test_a_marker_that_is_an_empty_text(tiny_checkpoint: Path, tmp_path: Path, marker: str) -> None:
+    folder = shutil.copytree(tiny_checkpoint, tmp_path / "markers")
+    config = json.loads((folder / "tokenizer_config.json").read_text())
+    (folder / "tokenizer_config.json").write_text(json.dumps({**config, marker: ""}))
+    tokenizer = TransformersBackend.load(folder, CPU32, no_report).tokenizer
+    assert tokenizer.decode(tokenizer.encode("the sea", False)) == "the sea"
 
 
 @pytest.mark.parametrize(

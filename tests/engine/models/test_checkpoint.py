@@ -308,7 +308,7 @@ def test_missing_and_cut_shards_are_named(folder: Path) -> None:
     os.truncate(folder / second, (folder / second).stat().st_size - 10)
     size = (folder / second).stat().st_size + 10
     assert problems(folder) == [
-        f"1 of 3 weight files are missing: {first}",
+        f"1 of 3 weight files is missing: {first}",
         f"{second} is cut short: 10 of {size} bytes are missing",
     ]
     (folder / second).unlink()

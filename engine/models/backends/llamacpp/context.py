@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from engine.counting import so_many
 from engine.errors import GenerationFailed, InsufficientMemory, ModelLoadFailed
 from engine.models.backends.llamacpp.binding import complaints, forget_complaints, library
 from engine.models.backends.llamacpp.eval_callback import Tap
@@ -166,7 +167,7 @@ class LlamaContext:
             raise NoCells
         if code:
             raise GenerationFailed(
-                f"llama.cpp gave up on a pass of {len(token_ids)} token(s) (code {code}).{complaints()}",
+                f"llama.cpp gave up on a pass of {so_many(len(token_ids), 'token')} (code {code}).{complaints()}",
                 remedy="Send the request again; load the model anew if it happens once more.",
             )
 

@@ -110,7 +110,7 @@ class Tap:
         if work is None:
             return
         if missed:
-            raise RuntimeError(f"llama.cpp did not show the output of layer(s) {sorted(missed)}")
+            raise RuntimeError(f"llama.cpp did not show the output of the layers {sorted(missed)}")
         assert self._shape is not None
         # A pass is one row of many tokens, or rows of one token each.
         axis = 0 if max(self._shape.rows) == 0 else 1
