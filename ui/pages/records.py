@@ -12,7 +12,6 @@ from PySide6.QtWidgets import (
     QBoxLayout,
     QFileDialog,
     QLineEdit,
-    QListWidget,
     QListWidgetItem,
     QStyle,
     QStyledItemDelegate,
@@ -31,6 +30,7 @@ from ui.plain_text import as_letters
 from ui.widgets.basics import Button, Notice, Surface, column, label, line
 from ui.widgets.flow import Flow
 from ui.widgets.record_view import RecordView
+from ui.widgets.views import RowList
 from ui.words import describe_error, when
 
 _Index = QModelIndex | QPersistentModelIndex
@@ -108,7 +108,7 @@ class RecordsPage(Surface):
         self.search.setPlaceholderText("Search records")
         self.search.setAccessibleName("Search records")
         self.search.setClearButtonEnabled(True)
-        self.list = QListWidget()
+        self.list = RowList()
         self.list.setItemDelegate(_RowDelegate(self.list))
         self.list.setMouseTracking(True)
         self.list.setUniformItemSizes(True)

@@ -19,7 +19,6 @@ from PySide6.QtWidgets import (
     QPushButton,
     QSplitter,
     QStackedWidget,
-    QTableView,
     QVBoxLayout,
     QWidget,
 )
@@ -28,6 +27,7 @@ from engine.generation.service import PreparedRequest
 from ui import theme
 from ui.steering_words import path_of, since
 from ui.widgets.basics import Button, CopyButton, Notice, column, label, line
+from ui.widgets.views import RowTable
 from ui.words import count, counted, describe_error
 
 _Index = QModelIndex | QPersistentModelIndex
@@ -137,7 +137,7 @@ class PromptInspector(QDialog):
         self.text.setFrameShape(QFrame.Shape.NoFrame)
         self.text.setFont(theme.current().mono())
         self.text.setAccessibleName("Rendered prompt")
-        self.tokens = QTableView()
+        self.tokens = RowTable()
         self.tokens.setFrameShape(QFrame.Shape.NoFrame)
         self.tokens.setShowGrid(False)
         self.tokens.setAccessibleName("Tokens")
