@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QPoint, QRect, Qt
 from PySide6.QtWidgets import QApplication, QWidget
 from pytestqt.qtbot import QtBot
 
@@ -103,6 +103,35 @@ def test_two_clicks_and_enter(start: Start, qtbot: QtBot) -> None:
     assert steered["items"][0]["name"] == "Demo: food and cooking"  # type: ignore[index]
     assert steered["items"][0]["strengths"] == {"3": 10.0}  # type: ignore[index]  # 8 at λ 1.25
     assert plain["text"] == "none"  # type: ignore[index]
+
+
+@pytest.mark.parametrize("size", [(1280, 800), (800, 600)], ids=["usual", "small"])
+def test_the_way_to_the_dial_is_in_view_from_the_start(start: Start, qtbot: QtBot, size: tuple[int, int]) -> None:
+    stage, installation = start()
+    window = stage.window
+    window.resize(*size)
+    home, step = window.home, window.home.steps.dial
+
+    def in_view() -> bool:
+        seen = QRect(step.button.mapTo(home.viewport(), QPoint(0, 0)), step.button.size())
+        return bool(home.viewport().rect().contains(seen)) and home.verticalScrollBar().value() == 0
+
+    until(qtbot, lambda: home.steps.load.button.isEnabled() and step.button.isVisible())
+    until(qtbot, in_view)
+    window.demo.begin()
+    until(qtbot, lambda: window.demo.stage == "Unpacking")
+    assert in_view()
+    installation.go.set()
+    until(qtbot, lambda: step.button.isEnabled() and not window.demo.running)
+    until(qtbot, in_view)
+    # Once it was done, the model and the server stand first: not before a person looks elsewhere and back.
+    step.button.click()
+    window.chat.settings.length.setValue(2)
+    qtbot.keyClick(window.chat.composer.field, Qt.Key.Key_Return)
+    until(qtbot, lambda: window.chat.session.messages and not window.chat.busy)
+    until(qtbot, lambda: step.done)
+    window.go(HOME)
+    until(qtbot, lambda: home.model.mapTo(home, QPoint(0, 0)).y() < home.steps.mapTo(home, QPoint(0, 0)).y())
 
 
 def test_what_is_written_on_is_not_sent_by_itself(start: Start, qtbot: QtBot) -> None:

@@ -9,6 +9,7 @@ from ui import theme
 from ui.snippets import snippets
 from ui.widgets.basics import Button, Card, column, keep_place, label, line, set_property
 from ui.widgets.flow import FlowLayout
+from ui.widgets.free_place import KEEP_CLEAR
 from ui.widgets.snippet_panel import Snippets
 
 PLACE_ADDRESS = "http://127.0.0.1:8000/v1"
@@ -24,6 +25,8 @@ class Step(QWidget):
         super().__init__()
         self._number = number
         self.done = False
+        # What lies over the page covers none of the words that say what to do.
+        self.setProperty(KEEP_CLEAR, True)
         self.mark = label(str(number), "step")
         self.mark.setFixedSize(26, 26)
         self.mark.setAlignment(Qt.AlignmentFlag.AlignCenter)
