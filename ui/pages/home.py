@@ -247,7 +247,7 @@ class HomePage(QScrollArea):
     @Slot()
     def _show_install(self) -> None:
         demo = self._frame.demo
-        if demo.running and not demo.installed:
+        if demo.running:
             self.model.notice.hide()
             self.model.show_install(demo.progress, demo.stage)
         else:
