@@ -194,7 +194,7 @@ def test_the_wheel_over_the_welcome_scrolls_the_page_behind(stage: Stage, qtbot:
     window.tour.welcome(with_demo=True)
     bar = window.home.verticalScrollBar()
     until(qtbot, lambda: bar.maximum() > 200 and panel.isVisible())
-    assert panel.scroll.verticalScrollBar().maximum() == 0
+    assert panel.reader.verticalScrollBar().maximum() == 0
     for part in (panel.head, panel.words, panel):
         before = bar.value()
         turn(panel, part, 1)
@@ -215,13 +215,13 @@ def test_where_the_welcome_has_more_to_show_the_wheel_scrolls_it(stage: Stage, q
     window.tour.welcome(with_demo=True)
     panel.words.setText("Many words. " * 80)
     panel.follow()
-    until(qtbot, lambda: panel.scroll.verticalScrollBar().maximum() > 0)
+    until(qtbot, lambda: panel.reader.verticalScrollBar().maximum() > 0)
     body = window.centralWidget()
     assert body is not None and body.rect().contains(panel.geometry())
     # Its buttons are in reach whatever it says.
     for button in (panel.close_button, panel.action_button, panel.next_button, panel.skip_button):
         assert panel.rect().contains(QRect(button.mapTo(panel, QPoint(0, 0)), button.size()))
-    own, behind = panel.scroll.verticalScrollBar(), window.home.verticalScrollBar()
+    own, behind = panel.reader.verticalScrollBar(), window.home.verticalScrollBar()
     before = behind.value()
     turn(panel, panel.words, 1)
     assert own.value() > 0

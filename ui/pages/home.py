@@ -63,6 +63,8 @@ class HomePage(QScrollArea):
         self.server = ServerCard(services.configured_port)
         self.steps = FirstSteps()
         self.recent = RecentCard()
+        self._ordered: bool | None = None
+        """Whether all was done when the cards got their places; None until it is known."""
         self.folder_dialog: QFileDialog | None = None
         # The snippets carry the key.
         self._end = services.settings.subscribe(lambda _names: self._bridge.post(self._fill_steps, owner=self))
@@ -343,7 +345,6 @@ class HomePage(QScrollArea):
         self._content = QWidget()
         self._content.setMaximumWidth(CONTENT_WIDTH)
         inside = self._inside = column(spacing=theme.L)
-        self._ordered: bool | None = None
         self._cards = QBoxLayout(QBoxLayout.Direction.LeftToRight)
         self._cards.setSpacing(theme.L)
         self._cards.addWidget(self.model, 3)

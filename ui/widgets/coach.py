@@ -77,14 +77,14 @@ class CoachPanel(QFrame):
         top.addWidget(self.close_button, 0, Qt.AlignmentFlag.AlignTop)
         inside.addLayout(top)
         # In a very low window, or with very large letters, the words give way and scroll; the buttons stay.
-        self.scroll = QScrollArea()
-        self.scroll.setObjectName("scroll")
-        self.scroll.setFrameShape(QFrame.Shape.NoFrame)
-        self.scroll.setWidgetResizable(True)
-        self.scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        self.scroll.setWidget(self.words)
-        inside.addWidget(self.scroll, 1)
+        self.reader = QScrollArea()
+        self.reader.setObjectName("scroll")
+        self.reader.setFrameShape(QFrame.Shape.NoFrame)
+        self.reader.setWidgetResizable(True)
+        self.reader.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.reader.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self.reader.setWidget(self.words)
+        inside.addWidget(self.reader, 1)
         inside.addSpacing(theme.XS)
         inside.addLayout(line(self.action_button, None))
         foot = line(self.place, None, self.skip_button, self.back_button, self.next_button)
@@ -188,14 +188,14 @@ class CoachPanel(QFrame):
         assert layout is not None
         margins = layout.contentsMargins()
         words = self.words.heightForWidth(WIDTH - margins.left() - margins.right())
-        self.scroll.setMinimumHeight(min(words, self.words.fontMetrics().lineSpacing() * LEAST_LINES))
-        beside = layout.totalMinimumSize().height() - self.scroll.minimumHeight()
+        self.reader.setMinimumHeight(min(words, self.words.fontMetrics().lineSpacing() * LEAST_LINES))
+        beside = layout.totalMinimumSize().height() - self.reader.minimumHeight()
         return beside + words
 
     def wheelEvent(self, event: QWheelEvent) -> None:
         """Scroll its own words where not all of them are in view, else the page behind; no control behind is turned."""
         event.accept()
-        own = self.scroll.verticalScrollBar()
+        own = self.reader.verticalScrollBar()
         if own.maximum() > 0:
             QApplication.sendEvent(own, event)
         elif (behind := self._behind(event.position().toPoint())) is not None:
