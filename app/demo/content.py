@@ -12,7 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
-from app.demo.index import INDEX, STATE_KEY, digest_of, pack_folder, read_index
+from app.demo.index import INDEX, STATE_KEY, digest_of, pack_folder, read_index, read_measured
+from app.demo.pack import SMOLLM2
 from engine.actions.saes.errors import SaeAlreadyAttached
 from engine.actions.saes.labels import read_labels
 from engine.counting import plural
@@ -85,6 +86,7 @@ def install_content(engine: Engine, progress: Progress | None = None, *, pack: P
     index = read_index(folder)
     # Without its digest until everything is in, so that an interrupted run is seen as one.
     there = Installed(digest="", version=str(index["version"]))
+    measured = read_measured(folder, index)
     layers: list[tuple[str, int]] = []
     for number, each in enumerate(index["saes"]):
         say(10 + 20 * number, f"Adding the SAE of layer {each['layer']}")
@@ -92,6 +94,15 @@ def install_content(engine: Engine, progress: Progress | None = None, *, pack: P
         if created:
             there.saes.append(record.id)
             there.remember(engine.library)
+        if (figures := measured.get(str(each["layer"]))) is not None:
+            # So that the first feature's strength and the end of its dial are in proportion before anything is read.
+            engine.saes.take_figures(
+                record.id,
+                figures,
+                model_name=index["model"],
+                repo_id=SMOLLM2.repo_id,
+                layer=each["layer"],
+            )
         layers.append((record.id, each["layer"]))
         engine.saes.import_labels(record.id, read_labels(folder / index["labels"][number]).labels)
     say(75, "Adding profiles, clusters and circuits")

@@ -28,11 +28,19 @@ def read_index(pack: Path) -> Any:
     return json.loads((pack / INDEX).read_text(encoding="utf-8"))
 
 
+def read_measured(pack: Path, index: Any) -> dict[str, dict[str, float]]:
+    """By layer the figures of the pack's SAEs on its model; empty for packs that bring none."""
+    name = index.get("measured")
+    return {} if name is None else dict(json.loads((pack / name).read_text(encoding="utf-8"))["layers"])
+
+
 def digest_of(pack: Path) -> str:
     """A digest of everything that is installed from ``pack``."""
     index = read_index(pack)
     names = [INDEX, *index["labels"], *index["profiles"], *index["clusters"], *index["circuits"]]
     names += [f"{each['path']}/{name}" for each in index["saes"] for name in ("cfg.json", "sae_weights.safetensors")]
+    if "measured" in index:
+        names.append(index["measured"])
     digest = hashlib.sha256()
     for name in names:
         digest.update(name.encode())

@@ -11,6 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from app.demo.content import install_content, is_installed, own_documents, remove_content
 from app.demo.index import STATE_KEY, PackStanding, compare, content_is_current, content_of, digest_of, pack_folder
+from app.demo.pack import SMOLLM2
 from engine.actions.saes.errors import SaeAlreadyAttached
 from engine.engine import Engine
 from tests.conftest import EngineMaker
@@ -49,6 +50,34 @@ def test_installs_once_and_activates_nothing(engine: Engine) -> None:
     assert is_installed(engine.library)
     assert not install_content(engine)
     assert _rows(engine) == rows
+
+
+def test_the_saes_bring_the_figures_that_strengths_are_begun_by(engine: Engine) -> None:
+    """The stream's medians as they stand in the pack; nothing is read for them, and no model is loaded."""
+    assert install_content(engine)
+    medians = {10: 134.923, 15: 167.902, 20: 239.556}
+    for record in engine.saes.list():
+        layer = record.trained_layer
+        assert layer is not None and record.measured_l0 == 32.0 and record.measured_at is None
+        quality = record.config["quality"]
+        assert (quality["layer"], quality["median_norm"]) == (layer, medians[layer])
+        assert (quality["model_name"], quality["repo_id"]) == (SMOLLM2.model_name, SMOLLM2.repo_id)
+        assert record.config["d_in"] == 576
+
+
+def test_a_pack_without_figures_installs_as_before(engine: Engine, tmp_path: Path) -> None:
+    older = tmp_path / "pack"
+    shutil.copytree(pack_folder(), older, ignore=shutil.ignore_patterns("build", "measured.json"))
+    index = json.loads((older / "pack.json").read_text(encoding="utf-8"))
+    del index["measured"]
+    index["version"] = "5"
+    (older / "pack.json").write_text(json.dumps(index), encoding="utf-8")
+    assert install_content(engine, pack=older)
+    assert all(each.measured_l0 is None and "quality" not in each.config for each in engine.saes.list())
+    assert content_of(engine.library.path).standing is PackStanding.OLDER
+    assert install_content(engine)
+    assert all(each.measured_l0 == 32.0 for each in engine.saes.list())
+    assert content_of(engine.library.path).standing is PackStanding.CURRENT
 
 
 def test_another_version_takes_the_place_of_the_first(engine: Engine, tmp_path: Path) -> None:
@@ -96,9 +125,9 @@ def test_an_older_pack_is_upgraded_and_a_persons_own_stays(engine: Engine, tmp_p
     engine.saes.save_set("my set", [(ids[2], 20)])
     hashes = {each.id: each.files_sha256 for each in engine.saes.list()}
     found = content_of(engine.library.path)
-    assert (found.standing, found.version, found.here) == (PackStanding.OLDER, "2", "5")
+    assert (found.standing, found.version, found.here) == (PackStanding.OLDER, "2", "6")
     assert found.in_words == (
-        "but its demo pack is older (version 2, this program has version 5); to upgrade: demo install"
+        "but its demo pack is older (version 2, this program has version 6); to upgrade: demo install"
     )
     assert install_content(engine)
     rows = _rows(engine)
@@ -141,14 +170,14 @@ def test_what_a_library_remembers_is_told_apart() -> None:
     digest = digest_of(pack_folder())
     for remembered, standing in (
         (None, PackStanding.MISSING),
-        ({"digest": "", "version": "5"}, PackStanding.UNFINISHED),
+        ({"digest": "", "version": "6"}, PackStanding.UNFINISHED),
         ({"digest": "0"}, PackStanding.OLDER),
         ({"digest": "0", "version": "2"}, PackStanding.OLDER),
-        ({"digest": "0", "version": "3"}, PackStanding.OLDER),
-        ({"digest": "0", "version": "5"}, PackStanding.OTHER),
+        ({"digest": "0", "version": "5"}, PackStanding.OLDER),
         ({"digest": "0", "version": "6"}, PackStanding.OTHER),
+        ({"digest": "0", "version": "7"}, PackStanding.OTHER),
         ({"digest": "0", "version": "x"}, PackStanding.OTHER),
-        ({"digest": digest, "version": "5"}, PackStanding.CURRENT),
+        ({"digest": digest, "version": "6"}, PackStanding.CURRENT),
         ({"digest": digest}, PackStanding.CURRENT),
     ):
         content = compare(remembered, pack_folder())

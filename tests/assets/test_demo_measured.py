@@ -20,7 +20,7 @@ from assets.demo.build.model import Model, Reader, row_losses
 from assets.demo.build.settings import Build
 from assets.demo.build.topics import BY_NAME
 from engine.models.backends.residual import Intervention
-from engine.saes.checks import measure
+from engine.saes.checks import check_text, measure
 from engine.saes.formats.loading import load_sae
 from engine.saes.sae import Sae
 from tests.app.processes import ROOT
@@ -57,6 +57,18 @@ def _manifest(kind: str, document: str) -> Any:
 
 def _ids(text: dict[str, Any]) -> list[int]:
     return [int(each) for each in text["ids"].split()]
+
+
+def test_figures_that_come_with_the_saes(model: Model, saes: dict[int, Sae]) -> None:
+    """The engine's text in texts of 128 tokens, as the SAEs were trained."""
+    ids = model.ids(check_text())
+    shipped = json.loads((PACK / "measured.json").read_text(encoding="utf-8"))["layers"]
+    for layer, sae in saes.items():
+        streams = [model.read([ids[at : at + 128]], [layer])[0][layer][0] for at in range(0, len(ids), 128)]
+        found, told = measure(sae, torch.cat(streams)), shipped[str(layer)]
+        assert (found.n_tokens, found.n_left_out) == (told["n_tokens"], told["n_left_out"])
+        assert found.median_norm == pytest.approx(told["median_norm"], rel=0.002)
+        assert found.variance_explained == pytest.approx(told["variance_explained"], abs=0.002)
 
 
 def test_quality_on_chats_that_were_held_out(model: Model, saes: dict[int, Sae], sample: Any) -> None:

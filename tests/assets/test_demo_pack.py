@@ -57,10 +57,11 @@ def test_the_pack_is_small() -> None:
 
 def test_the_index_names_what_is_there() -> None:
     index = _json(PACK / "pack.json")
-    assert index["version"] == "5"
+    assert index["version"] == "6"
     assert [each["layer"] for each in index["saes"]] == list(LAYERS)
     for each in index["saes"]:
         assert (PACK / each["path"] / "cfg.json").is_file()
+    assert set(_json(PACK / index["measured"])["layers"]) == {"10", "15", "20"}
     for kind in ("profile", "cluster", "circuit"):
         assert [PACK / each for each in index[f"{kind}s"]] != []
         assert sorted(PACK / each for each in index[f"{kind}s"]) == _documents(kind)

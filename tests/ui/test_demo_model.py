@@ -9,11 +9,14 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from app.demo.content import install_content
+from app.demo.pack import SMOLLM2
 from assets.demo.build.topics import TOPICS
 from engine.library.records import ModelSource
+from engine.steering.push import GENTLE
 from tests.conftest import EngineMaker
 from tests.ui.conftest import StageMaker
 from tests.ui.look import answer, chat_of, send, text_of, until
+from ui.look.feature_facts import facts_of
 
 pytestmark = pytest.mark.demo
 
@@ -63,7 +66,7 @@ def test_turning_the_demo_dial_from_nothing_to_its_default_brings_the_topic(
     food = next(topic for topic in TOPICS if topic.name == "food")
     engine = make_engine(folder=demo_checkpoint, load=False)
     (record,) = engine.shelf.list()
-    engine.library.models.update(record.id, source=ModelSource.DEMO)
+    engine.library.models.update(record.id, source=ModelSource.DEMO, repo_id=SMOLLM2.repo_id)
     install_content(engine)
     stage = make_stage(engine)
     steps, chat = stage.window.home.steps, stage.window.chat
@@ -72,6 +75,11 @@ def test_turning_the_demo_dial_from_nothing_to_its_default_brings_the_topic(
     until(qtbot, lambda: steps.attach.button.text() == "Attach “Demo: layers 10, 15 and 20”")
     steps.attach.button.click()
     until(qtbot, lambda: steps.dial.button.isEnabled() and steps.attach.done)
+    # Known from the pack, before anything is read here: 0.15 of 167.902, for a row of length 1.
+    sae_id = "demo--smollm2-135m-instruct--layer_15--width_3k"
+    assert engine.saes.typical_norm(sae_id, 15) == 167.902
+    assert engine.library.saes.get(sae_id).measured_at is None  # type: ignore[union-attr]
+    assert facts_of(engine, engine.desk.attachment(sae_id, 15), 7).strength(GENTLE) == pytest.approx(25.19, abs=0.05)
     steps.dial.button.click()
     until(qtbot, lambda: engine.desk.state.profile is not None and not chat.dial.busy)
     assert chat.strip.dial.value() == manifest["calibration"]["sweet_spot"] == 1.25

@@ -103,6 +103,32 @@ def test_what_nothing_takes_is_told_on_every_page(qtbot: QtBot, stage: Stage, tm
     assert stage.window.open_page == key
 
 
+def test_a_refusal_goes_with_the_next_drop_and_nothing_else_does(qtbot: QtBot, stage: Stage, tmp_path: Path) -> None:
+    picture, window = tmp_path / "picture.png", stage.window
+    picture.write_bytes(b"x")
+    window.show_page(HOME)
+    assert drop(window, [picture])
+    until(qtbot, lambda: "picture.png is nothing that is taken here" in said(stage))
+    assert window.bar.toast.isVisible()
+    # What is taken says so on its page; the line of the one before is over.
+    assert drop(window, [write(tmp_path, "a.json", cluster("First"))])
+    until(qtbot, lambda: len(stage.engine.clusters.list().clusters) == 1)
+    assert said(stage) == "" and not window.bar.toast.isVisible()
+    # A link, and what did not come, are refused by the door itself; words that are dropped are taken, too.
+    fall(window, mime("https://example.org/a.json"))
+    assert drop(window, [picture])
+    until(qtbot, lambda: "picture.png" in said(stage))
+    window.door.text.emit(json.dumps(cluster("Second")))
+    assert said(stage) == ""
+    # Another message that lasts is none of a drop's business.
+    assert drop(window, [picture])
+    until(qtbot, lambda: "picture.png" in said(stage))
+    window.say("The program failed the last time it ran.", lasting=True)
+    assert drop(window, [write(tmp_path, "b.json", cluster("Third"))])
+    until(qtbot, lambda: len(stage.engine.clusters.list().clusters) == 3)
+    assert said(stage) == "The program failed the last time it ran."
+
+
 def test_several_kinds_at_once(qtbot: QtBot, stage: Stage, tmp_path: Path, tiny_checkpoint: Path) -> None:
     sae = make_sae(tmp_path / "sae", layer=1)
     bad = tmp_path / "bad.txt"

@@ -210,7 +210,7 @@ def test_the_demo_model_is_installed_with_progress(
     until(qtbot, lambda: card.demo_button.isVisible())
     card.demo_button.click()
     until(qtbot, lambda: halfway.is_set() and card.demo_stage.text() == "Fetching")
-    assert card.demo_progress.value() == 40
+    assert card.demo_progress.value() == 24  # the load that follows has the rest
     assert not card.demo_button.isVisible()
     go.set()
     until(qtbot, lambda: "are installed" in card.notice.words())

@@ -167,3 +167,37 @@ def test_the_passing_word_makes_way_for_what_comes_under_it(qtbot: QtBot) -> Non
     dial.show()
     until(qtbot, lambda: not word.geometry().intersects(dial.geometry()))
     assert word.isVisible() and page.rect().contains(word.geometry())
+
+
+@pytest.mark.parametrize("with_demo", [True, False], ids=["offers the demo", "only welcomes"])
+@pytest.mark.parametrize("loaded", [True, False], ids=["loaded", "fresh"])
+@pytest.mark.parametrize("size", [(800, 600), (1024, 700), (1280, 800)], ids=lambda size: f"{size[0]}")
+def test_the_welcome_covers_no_word_of_what_to_do_first(
+    qtbot: QtBot,
+    make_engine: EngineMaker,
+    make_stage: StageMaker,
+    size: tuple[int, int],
+    loaded: bool,
+    with_demo: bool,
+) -> None:
+    stage = make_stage(make_engine() if loaded else make_engine(None))
+    window, panel = stage.window, stage.window.tour.panel
+    window.resize(*size)
+    window.show_page(HOME)
+    steps = window.home.steps
+    until(qtbot, lambda: steps.load.done if loaded else steps.load.button.isEnabled())
+    until(qtbot, lambda: window.home._ordered is False)
+    settle(stage)
+    window.tour.welcome(with_demo=with_demo)
+    settle(stage)
+    panel.follow()
+    for step in (steps.load, steps.attach):
+        seen = seen_in(window, step)
+        assert not panel.geometry().intersects(seen), step.words.text()
+        assert body_of(window).rect().contains(seen), "the step is in view whole"
+    # The words of the third, and its way on.
+    assert not panel.geometry().intersects(seen_in(window, steps.dial.words))
+    assert not panel.geometry().intersects(seen_in(window, steps.dial.button))
+    assert body_of(window).rect().contains(panel.geometry())
+    if size[0] == 1280:
+        assert covered(window, panel) == []

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import QObject, QPoint, QRect, Qt, QUrl, Slot
 from PySide6.QtGui import QDesktopServices, QFileOpenEvent
-from PySide6.QtWidgets import QApplication, QDialog
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication, QDialog, QWidget
 from pytestqt.qtbot import QtBot
 
 from tests.conftest import EngineMaker
@@ -19,7 +20,7 @@ from ui.context.page_context import CHAT, HOME, SETTINGS
 from ui.context.services import Progress
 from ui.program.folder_dialog import FolderDialog
 from ui.window.tour import SEEN_KEY
-from ui.window.tour_panel import beside
+from ui.window.tour_panel import TourPanel, beside
 
 
 class Opener(QObject):
@@ -174,6 +175,61 @@ def test_documents_the_desktop_hands_over_are_opened(qapp: QApplication, tmp_pat
     finally:
         qapp.removeEventFilter(opened)
     assert found == [(tmp_path / "a.circuit.json",)]
+
+
+# --- the wheel over it ------------------------------------------------------------------------------------------------
+
+
+def turn(panel: TourPanel, part: QWidget, notches: int) -> None:
+    """As from a mouse: the window is told where, and finds out over what."""
+    window = panel.window()
+    QTest.wheelEvent(window.windowHandle(), part.mapTo(window, part.rect().center()), QPoint(0, -120 * notches))
+    QApplication.processEvents()
+
+
+def test_the_wheel_over_the_welcome_scrolls_the_page_behind(stage: Stage, qtbot: QtBot) -> None:
+    window, panel = stage.window, stage.window.tour.panel
+    window.resize(800, 600)
+    window.show_page(HOME)
+    window.tour.welcome(with_demo=True)
+    bar = window.home.verticalScrollBar()
+    until(qtbot, lambda: bar.maximum() > 200 and panel.isVisible())
+    assert panel.reader.verticalScrollBar().maximum() == 0
+    for part in (panel.head, panel.words, panel):
+        before = bar.value()
+        turn(panel, part, 1)
+        assert bar.value() > before, part
+        turn(panel, part, -1)
+        assert bar.value() == before
+    # At its end nothing moves, and nothing else does.
+    bar.setValue(bar.maximum())
+    port = window.home.server.port.value()
+    turn(panel, panel, 5)
+    assert (bar.value(), window.home.server.port.value()) == (bar.maximum(), port)
+
+
+def test_where_the_welcome_has_more_to_show_the_wheel_scrolls_it(stage: Stage, qtbot: QtBot) -> None:
+    window, panel = stage.window, stage.window.tour.panel
+    window.resize(560, 360)
+    window.show_page(HOME)
+    window.tour.welcome(with_demo=True)
+    panel.words.setText("Many words. " * 80)
+    panel.follow()
+    until(qtbot, lambda: panel.reader.verticalScrollBar().maximum() > 0)
+    body = window.centralWidget()
+    assert body is not None and body.rect().contains(panel.geometry())
+    # Its buttons are in reach whatever it says.
+    for button in (panel.close_button, panel.action_button, panel.next_button, panel.skip_button):
+        assert panel.rect().contains(QRect(button.mapTo(panel, QPoint(0, 0)), button.size()))
+    own, behind = panel.reader.verticalScrollBar(), window.home.verticalScrollBar()
+    before = behind.value()
+    turn(panel, panel.words, 1)
+    assert own.value() > 0
+    for _ in range(20):
+        turn(panel, panel.head, 1)
+    assert own.value() == own.maximum()
+    turn(panel, panel.words, 3)
+    assert behind.value() == before
 
 
 # --- where a panel stands ---------------------------------------------------------------------------------------------

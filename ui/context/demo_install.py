@@ -5,16 +5,20 @@ from __future__ import annotations
 import logging
 from datetime import UTC, datetime
 
-from engine.models.backends.llamacpp.availability import can_run
-from PySide6.QtCore import QObject, Signal
+from PySide6.QtCore import QObject, Signal, Slot
 
 from engine.engine import Engine
 from engine.errors import LoadCancelled, ModelBusy
+from engine.events import Event, ModelLoadProgress
 from engine.library.records import ModelRecord, ModelSource
+from engine.models.backends.llamacpp.availability import can_run
 from ui.bridge import Bridge, Inbox
 from ui.context.services import AppServices, DemoFacts
 
 log = logging.getLogger(__name__)
+
+INSTALL_SHARE = 60.0
+"""Percent of the way to a model that is ready at which it is installed; the rest is its load."""
 
 
 _NEVER = datetime.min.replace(tzinfo=UTC)
@@ -44,10 +48,12 @@ class DemoInstall(QObject):
         self._inbox: Inbox | None = None
         self.running = False
         self.progress = 0.0
-        """0–100, of the installation."""
+        """0–100, of the whole way; never goes back."""
+        self._ready = True
         self.stage = ""
         self.installed = False
         """The files are here; the load and the SAEs follow."""
+        bridge.event_arrived.connect(self._on_event)
 
     @property
     def in_words(self) -> str:
@@ -66,7 +72,7 @@ class DemoInstall(QObject):
         """
         if self.running:
             return
-        self.running, self.installed = True, False
+        self.running, self.installed, self._ready = True, False, ready
         self.progress, self.stage = 0.0, "Starting…"
         inbox = self._inbox = Inbox(parent=self)
         inbox.arrived.connect(self._on_steps)
@@ -86,8 +92,17 @@ class DemoInstall(QObject):
         if last is None:
             self.installed = True
         else:
-            self.progress, self.stage = last
+            done, self.stage = last
+            self.progress = max(self.progress, done * INSTALL_SHARE / 100 if self._ready else done)
         self.changed.emit()
+
+    @Slot(object)
+    def _on_event(self, event: Event) -> None:
+        """The load that follows is the second part of the same way."""
+        if self.running and self.installed and isinstance(event, ModelLoadProgress):
+            self.stage = event.stage
+            self.progress = max(self.progress, INSTALL_SHARE + event.progress * (100 - INSTALL_SHARE) / 100)
+            self.changed.emit()
 
     def _end(self, error: Exception | None) -> None:
         if error is not None:

@@ -33,6 +33,8 @@ class RecordKeeper(QObject):
 
     kept = Signal(object)
     """The :class:`ExperimentRecord` that was saved."""
+    not_kept = Signal(object)
+    """What could not be saved, as it was given to :meth:`add`: it can be tried again."""
 
     def __init__(self, frame: PageContext, on_error: Callable[[Exception], None], parent: QObject) -> None:
         super().__init__(parent)
@@ -42,16 +44,24 @@ class RecordKeeper(QObject):
     def keep(self, messages: Sequence[ConversationMessage], index: int, title: str | None = None) -> None:
         """Save the comparison at ``index``."""
         frozen = [message.copied() for message in messages[: index + 1]]
-        self.add(lambda versions: new_record(frozen, index, versions, title=title))
+        self.add(lambda versions: new_record(frozen, index, versions, title=title), messages[index])
 
-    def add(self, make: Callable[[Mapping[str, str]], NewExperiment]) -> None:
-        """Save the record that ``make`` makes, given the versions of now."""
+    def add(self, make: Callable[[Mapping[str, str]], NewExperiment], of: object) -> None:
+        """Save the record that ``make`` makes, given the versions of now; ``of`` is what it tells of.
+
+        The same thing is not saved again while it is being saved.
+        """
         engine, own = self._frame.engine, dict(self._frame.services.versions)
 
         def save() -> ExperimentRecord:
             return engine.experiments.add(make(versions_now(own)))
 
-        self._frame.bridge.run_in_background(save, self.kept.emit, self._on_error, owner=self)
+        def failed(error: Exception) -> None:
+            self._on_error(error)
+            self.not_kept.emit(of)
+
+        # What is held cannot be mistaken for another with its id.
+        self._frame.bridge.run_once(("keep record", id(of)), save, self.kept.emit, failed, owner=self)
 
     def tell(self, notice: Notice, record: ExperimentRecord) -> None:
         """Say that it is kept, with the way to it."""

@@ -8,6 +8,7 @@ from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QWidget
 from ui.kit import theme
 from ui.kit.basics import Button, Card, column, keep_place, label, line, set_property
 from ui.kit.flow import FlowLayout
+from ui.kit.overlay_place import KEEP_CLEAR
 from ui.kit.snippet_panel import Snippets
 from ui.kit.snippets import snippets
 
@@ -24,6 +25,8 @@ class StepRow(QWidget):
         super().__init__()
         self._number = number
         self.done = False
+        # What lies over the page covers none of the words that say what to do.
+        self.setProperty(KEEP_CLEAR, True)
         self.mark = label(str(number), "step")
         self.mark.setFixedSize(26, 26)
         self.mark.setAlignment(Qt.AlignmentFlag.AlignCenter)

@@ -8,10 +8,11 @@ from typing import Any, Generic, TypeVar
 
 from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelIndex, Qt, Signal
 from PySide6.QtGui import QKeyEvent
-from PySide6.QtWidgets import QAbstractItemView, QFrame, QHeaderView, QTableView
+from PySide6.QtWidgets import QAbstractItemView, QFrame, QHeaderView
 
 from ui.kit import theme
 from ui.kit.plain_text import as_letters
+from ui.kit.views import RowTable
 
 Row = TypeVar("Row")
 _Index = QModelIndex | QPersistentModelIndex
@@ -110,7 +111,7 @@ class RowsModel(QAbstractTableModel, Generic[Row]):
         return sorted(self._given, key=key, reverse=largest_first)
 
 
-class RowsTable(QTableView, Generic[Row]):
+class RowsTable(RowTable, Generic[Row]):
     """A table view in our look; Enter, a click or a double click on a row says ``chosen``."""
 
     chosen = Signal(object)

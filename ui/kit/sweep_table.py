@@ -7,13 +7,14 @@ from collections.abc import Sequence
 
 from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelIndex, Qt, Signal
 from PySide6.QtGui import QFontMetrics, QResizeEvent
-from PySide6.QtWidgets import QAbstractItemView, QFrame, QHeaderView, QTableView
+from PySide6.QtWidgets import QAbstractItemView, QFrame, QHeaderView
 
 from engine.actions.sweeping.settings import CellResult, ColumnMeans
 from ui.kit import theme
 from ui.kit.plain_text import as_letters
 from ui.kit.sweep_text import cell_words, figure_words, intensity_words, share_words
 from ui.kit.token_text import mixed
+from ui.kit.views import RowTable
 
 _Index = QModelIndex | QPersistentModelIndex
 NARROWEST = 116
@@ -117,7 +118,7 @@ class SweepModel(QAbstractTableModel):
         return None
 
 
-class SweepTable(QTableView):
+class SweepTable(RowTable):
     """Shows a :class:`SweepModel`; says which answer is looked at."""
 
     looked_at = Signal(object)

@@ -77,6 +77,7 @@ class FeaturesPage(QWidget):
         )
         self.records = RecordKeeper(frame, self._say_error, self)
         self.contrast.keep_wanted.connect(self.records.add)
+        self.records.not_kept.connect(self.contrast.say_not_kept)
         self.records.kept.connect(lambda record: self.records.tell(self.notice, record))
         self.seen.monitor_wanted.connect(partial(frame.go, MONITOR))
         self.detail.try_wanted.connect(lambda index, strength: self._try({index: strength}))

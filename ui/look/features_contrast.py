@@ -91,8 +91,8 @@ class ContrastTab(QWidget):
     feature_picked = Signal(int)
     try_wanted = Signal(object)
     """index → strength."""
-    keep_wanted = Signal(object)
-    """What makes a record of what was found, given the versions: see :meth:`RecordKeeper.add`."""
+    keep_wanted = Signal(object, object)
+    """What makes a record of what was found, given the versions, and what was found: see :meth:`RecordKeeper.add`."""
     compare_wanted = Signal(str)
     """The id of a cluster that was saved."""
 
@@ -270,7 +270,13 @@ class ContrastTab(QWidget):
         found, labels, ((texts_a, texts_b), cap) = self._found, dict(self._labels), self._asked_of
         if found is not None:
             self.keep_button.setEnabled(False)
-            self.keep_wanted.emit(lambda versions: record_of_contrast(found, texts_a, texts_b, cap, labels, versions))
+            self.keep_wanted.emit(
+                lambda versions: record_of_contrast(found, texts_a, texts_b, cap, labels, versions), found
+            )
+
+    def say_not_kept(self, found: object) -> None:
+        """What was found could not be saved: it can be tried again."""
+        self.keep_button.setEnabled(found is self._found)
 
     def _begin_save(self) -> None:
         if len(self.chosen()) > MAX_MEMBERS:

@@ -16,7 +16,6 @@ from PySide6.QtWidgets import (
     QLabel,
     QScrollArea,
     QSizePolicy,
-    QTableView,
     QWidget,
 )
 
@@ -25,6 +24,7 @@ from ui.kit import theme
 from ui.kit.basics import Button, Card, CopyButton, column, label, line
 from ui.kit.plain_text import as_letters
 from ui.kit.text import count
+from ui.kit.views import RowTable
 from ui.serve import request_text as words
 
 LIMIT = 500
@@ -225,7 +225,7 @@ class RequestsCard(Card):
         self.hide_side_calls.setToolTip("What chat clients ask for beside the conversation: titles, tags, follow-ups")
         self.hide_side_calls.toggled.connect(self.side_calls_hidden)
         self.clear_button = Button("Clear", "quiet", on_click=self.cleared.emit)
-        self.table = QTableView()
+        self.table = RowTable()
         self.table.setModel(self.model)
         self.table.setAccessibleName("Recent requests")
         self.table.setFrameShape(QFrame.Shape.NoFrame)

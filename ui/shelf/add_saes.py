@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QLineEdit, QTreeWidget, QTreeWidgetItem
+from PySide6.QtWidgets import QLineEdit, QTreeWidgetItem
 
 from engine.actions.downloading.saes import HubSaeFile, SaePreview
 from engine.models.hub.client import HubFound
@@ -13,6 +13,7 @@ from ui.kit import shelf_text as words
 from ui.kit.basics import Button, Card, Notice, label, line
 from ui.kit.scroll_page import reveal
 from ui.kit.text import count, counted
+from ui.kit.views import RowTree
 from ui.shelf.hub_finds import HubFinds, Pairs
 
 TREE_HEIGHT = 260
@@ -52,7 +53,7 @@ class AddSaes(Card):
         self.filter.setAccessibleName("Filter the files")
         self.filter.setClearButtonEnabled(True)
         self.filter.textChanged.connect(self._on_filter)
-        self.tree = QTreeWidget()
+        self.tree = RowTree()
         self.tree.setHeaderLabels(["Layer, width and file", "Size"])
         self.tree.setAccessibleName("SAEs in the repository")
         self.tree.setFixedHeight(TREE_HEIGHT)

@@ -386,7 +386,7 @@ class ModelsPage(ShelfPage):
             self.refresh()
 
         def begun(found: FetchedPair) -> None:
-            model = "is here already" if found.model is None else "is being downloaded"
+            model = "is here or on its way already" if found.model is None else "is being downloaded"
             self._say(f"{pair.model_repo} {model}; its SAE: {found.sae.message}")
             ended()
 
@@ -444,7 +444,13 @@ class ModelsPage(ShelfPage):
             trust_remote_code=view.trust_remote_code,
         )
         self.notice.hide()
-        self._run(lambda: self._engine.models.download(asked), ("download model", asked))
+        self._bridge.run_once(
+            ("download model", asked),
+            lambda: self._engine.models.download(asked),
+            lambda _view: self.refresh(),
+            self._on_coming_in,
+            owner=self,
+        )
 
     def look_around(self) -> None:
         """Look for models that other programs keep."""

@@ -11,6 +11,7 @@ from PySide6.QtCore import QTimer
 from engine.actions.downloading.finding import FetchedPair, KnownPair
 from engine.actions.downloading.saes import SaeStart
 from engine.actions.saes.views import AttachResult, AttachSetResult, Compatibility, DetachResult, LabelsResult
+from engine.errors import NotFound
 from engine.events import (
     Event,
     ModelLoadComplete,
@@ -238,8 +239,15 @@ class SaesPage(ShelfPage):
     def _delete_set(self, name: str) -> None:
         self.sets.notice.hide()
         self._bridge.run_once(
-            ("delete set", name), lambda: self._engine.saes.delete_set(name), None, self._on_set_error, owner=self
+            ("delete set", name), lambda: self._engine.saes.delete_set(name), None, self._on_set_gone, owner=self
         )
+
+    def _on_set_gone(self, error: Exception) -> None:
+        # Where it was forgotten meanwhile, by a program, there is nothing left to say.
+        if isinstance(error, NotFound):
+            self.refresh()
+        else:
+            self._on_set_error(error)
 
     def _on_set_error(self, error: Exception) -> None:
         self.sets.notice.show_words(describe_error(error))
@@ -333,7 +341,7 @@ class SaesPage(ShelfPage):
             self.refresh()
 
         def begun(found: FetchedPair) -> None:
-            model = "is here already" if found.model is None else "is being downloaded"
+            model = "is here or on its way already" if found.model is None else "is being downloaded"
             self._say(f"{pair.model_repo} {model}; its SAE: {found.sae.message}")
             ended()
 
@@ -341,7 +349,9 @@ class SaesPage(ShelfPage):
             self.add.show_error(describe_error(error))
             ended()
 
-        self._bridge.run_in_background(lambda: self._engine.hub.fetch_pair(pair.key), begun, failed, owner=self)
+        self._bridge.run_once(
+            ("fetch pair", pair.key), lambda: self._engine.hub.fetch_pair(pair.key), begun, failed, owner=self
+        )
 
     def preview(self, repo: str, revision: str) -> None:
         """Ask the hub what a repository holds."""

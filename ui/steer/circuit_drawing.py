@@ -158,9 +158,15 @@ class CircuitCanvas(QGraphicsView):
         self.scene().setFocusItem(None)  # type: ignore[arg-type]  # no item has the keyboard then, as Qt documents
         return super().focusNextPrevChild(forward)
 
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        """Only the left button drags and chooses."""
+        if event.button() == Qt.MouseButton.LeftButton:
+            super().mousePressEvent(event)
+
     def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
         """Open the feature under the mouse."""
-        self._open(self.itemAt(event.position().toPoint()))
+        if event.button() == Qt.MouseButton.LeftButton:
+            self._open(self.itemAt(event.position().toPoint()))
 
     def _open(self, item: QGraphicsItem | None) -> None:
         if isinstance(item, NodeItem) and item.node.index is not None:

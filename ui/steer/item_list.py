@@ -10,7 +10,6 @@ from PySide6.QtGui import QFontMetrics, QPainter
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QLineEdit,
-    QListWidget,
     QListWidgetItem,
     QStyle,
     QStyledItemDelegate,
@@ -21,6 +20,7 @@ from PySide6.QtWidgets import (
 from ui.kit import theme
 from ui.kit.basics import column, label
 from ui.kit.plain_text import as_letters
+from ui.kit.views import RowList
 
 KEY = Qt.ItemDataRole.UserRole
 ITEM = Qt.ItemDataRole.UserRole + 1
@@ -122,7 +122,7 @@ class ItemList(QWidget):
         self.search.setPlaceholderText("Search")
         self.search.setAccessibleName(f"Search {name.lower()}")
         self.search.setClearButtonEnabled(True)
-        self.list = QListWidget()
+        self.list = RowList()
         self.list.setAccessibleName(name)
         self.list.setItemDelegate(_RowDelegate(self.list))
         self.list.setMouseTracking(True)

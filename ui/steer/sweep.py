@@ -102,7 +102,10 @@ class SweepPage(QWidget):
         self.keep_button = Button("Save as record", "plain", "book", self.keep)
         self.keep_button.setToolTip("Keep this sweep with its answers, figures and settings under Records")
         self.records = RecordKeeper(frame, self._say_error, self)
+        self.records.not_kept.connect(self._on_not_kept)
         self.records.kept.connect(lambda record: self.records.tell(self.notice, record))
+        self._saved: object = None
+        """The outcome that was saved last, or is being saved."""
         self.file_dialog: QFileDialog | None = None
         self.gate = Card("Sweep the dial")
         self.gate_button = Button("Go to Steering", "primary", on_click=partial(frame.go, STEERING))
@@ -339,8 +342,11 @@ class SweepPage(QWidget):
         self.progress.setVisible(running)
         self.form.setEnabled(not running)
         self.kept.setEnabled(not running)
-        for button in (self.keep_button, self.csv_button, self.markdown_button):
-            button.setEnabled(self.outcome is not None and bool(self.outcome.cells))
+        outcome = self.outcome
+        written = outcome is not None and bool(outcome.cells)
+        for button in (self.csv_button, self.markdown_button):
+            button.setEnabled(written)
+        self.keep_button.setEnabled(written and outcome is not self._saved)
 
     def _say_error(self, error: Exception) -> None:
         self.notice.show_words(describe_error(error))
@@ -348,9 +354,15 @@ class SweepPage(QWidget):
     def keep(self) -> None:
         """Save the sweep as a record, once."""
         outcome = self.outcome
-        if outcome is not None:
+        if outcome is not None and outcome is not self._saved:
+            self._saved = outcome
             self.keep_button.setEnabled(False)
-            self.records.add(lambda versions: record_of_sweep(outcome, versions))
+            self.records.add(lambda versions: record_of_sweep(outcome, versions), outcome)
+
+    def _on_not_kept(self, outcome: object) -> None:
+        if outcome is self._saved:
+            self._saved = None
+        self._show_running(self.running)
 
     # --- export -----------------------------------------------------------------------------------------------------
 

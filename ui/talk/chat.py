@@ -95,6 +95,7 @@ class ChatPage(ChatFrame):
         self.lens.feature_changed.connect(self._recolour)
         self.lens.coloured.connect(self._show_colours)
         self.records.kept.connect(self._on_kept)
+        self.records.not_kept.connect(self._on_not_kept)
         self.messages.suggested.connect(self._suggest)
         self.messages.inspect.connect(self._inspect_answer)
         self.settings.inspect.connect(self._inspect_draft)
@@ -445,11 +446,17 @@ class ChatPage(ChatFrame):
     def _keep_record(self, index: int) -> None:
         view = self.messages.view(index)
         if isinstance(view, CompareMessage):
-            view.mark_kept()
+            view.mark_kept(True)
         self.records.keep(self._session.messages, index)
 
     def _on_kept(self, record: ExperimentRecord) -> None:
         self.records.tell(self.composer.notice, record)
+
+    def _on_not_kept(self, message: object) -> None:
+        for index, each in enumerate(self._session.messages):
+            view = self.messages.view(index)
+            if each is message and isinstance(view, CompareMessage):
+                view.mark_kept(False)
 
     def _toggle_colours(self, index: int) -> None:
         message = self._session.messages[index]

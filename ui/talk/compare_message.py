@@ -98,10 +98,10 @@ class CompareMessage(QWidget):
             button.setEnabled(not locked)
         self._show_buttons()
 
-    def mark_kept(self) -> None:
-        """The comparison is saved."""
-        self.keep_button.setText(" Saved")
-        self.keep_button.setEnabled(False)
+    def mark_kept(self, kept: bool) -> None:
+        """The comparison is saved, or could not be."""
+        self.keep_button.setText(" Saved" if kept else " Save as record")
+        self.keep_button.setEnabled(not kept)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Side by side where there is room."""

@@ -5,11 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QPoint, QRect, QSize, Qt, QTimer, Signal, Slot
-from PySide6.QtGui import QAction, QFontMetrics, QKeySequence, QMouseEvent, QPainter
+from PySide6.QtGui import QAction, QFontMetrics, QKeySequence, QPainter
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QLineEdit,
-    QListWidget,
     QListWidgetItem,
     QMenu,
     QStyle,
@@ -23,6 +22,7 @@ from ui.kit import theme
 from ui.kit.basics import Button, Notice, Surface, column, label
 from ui.kit.plain_text import as_letters
 from ui.kit.text import messages, when
+from ui.kit.views import RowList
 
 ID = Qt.ItemDataRole.UserRole
 SUMMARY = Qt.ItemDataRole.UserRole + 1
@@ -88,17 +88,6 @@ class _RowDelegate(QStyledItemDelegate):
         editor.setGeometry(option.rect.adjusted(0, 4, 0, -4))
 
 
-class _Rows(QListWidget):
-    """A row's menu is about that row; it does not make it the open one."""
-
-    def mousePressEvent(self, event: QMouseEvent) -> None:
-        """Only the left button chooses."""
-        if event.button() == Qt.MouseButton.LeftButton:
-            super().mousePressEvent(event)
-        else:
-            event.accept()
-
-
 class ConversationList(Surface):
     """Shows summaries and says what the person wants done; changes nothing itself."""
 
@@ -117,7 +106,7 @@ class ConversationList(Surface):
         self.search.setClearButtonEnabled(True)
         self.new_button = Button("New chat", "plain", "plus", self.new_wanted.emit)
         self.new_button.setToolTip("Start a new chat (Ctrl+N)")
-        self.list = _Rows()
+        self.list = RowList()
         self.list.setItemDelegate(_RowDelegate(self.list))
         self.list.setMouseTracking(True)
         self.list.setUniformItemSizes(True)

@@ -86,6 +86,8 @@ class FirstStepsGuide(QObject):
     """Fills the card and carries its buttons out; loading is the page's, installing the window's."""
 
     load_wanted = Signal(int)
+    known = Signal()
+    """How things stand was read."""
     failed = Signal(object)
 
     def __init__(self, frame: PageContext, card: FirstSteps, page: QWidget) -> None:
@@ -131,11 +133,17 @@ class FirstStepsGuide(QObject):
             if asked == self._asked:
                 self._standing = standing
                 self._show()
+                self.known.emit()
                 waiting, self._then = self._then, []
                 for each in waiting:
                     each()
 
         self._bridge.run_in_background(lambda: read_standing(engine, facts), told, self.failed.emit, owner=self)
+
+    @property
+    def all_done(self) -> bool | None:
+        """Whether there is nothing left to do first; None until that is known."""
+        return None if self._standing is None else self._standing.compared
 
     def show_report(self) -> None:
         """Open what was measured of the demo pack."""

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from PySide6.QtCore import Qt, QTimer, Slot
-from PySide6.QtGui import QResizeEvent
+from PySide6.QtGui import QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QApplication, QBoxLayout, QFileDialog, QFrame, QScrollArea, QWidget
 
 from engine.errors import LoadCancelled, ModelAlreadyExists
@@ -63,6 +63,8 @@ class HomePage(QScrollArea):
         self.server = ServerCard(services.configured_port)
         self.steps = FirstSteps()
         self.recent = RecentCard()
+        self._ordered: bool | None = None
+        """Whether all was done when the cards got their places; None until it is known."""
         self.folder_dialog: QFileDialog | None = None
         # The snippets carry the key.
         self._end = services.settings.subscribe(lambda _names: self._bridge.post(self._fill_steps, owner=self))
@@ -79,6 +81,7 @@ class HomePage(QScrollArea):
         self.steps.tour.connect(frame.show_around)
         self.guide = FirstStepsGuide(frame, self.steps, self)
         self.guide.load_wanted.connect(self._load)
+        self.guide.known.connect(self._on_known)
         self.guide.failed.connect(self._say_error)
         self.recent.opened.connect(self._open_conversation)
         frame.demo.changed.connect(self._show_install)
@@ -115,6 +118,26 @@ class HomePage(QScrollArea):
                 self._refresh_server()
             case ConversationsChanged():
                 self._refresh_recent()
+
+    # --- what stands first ------------------------------------------------------------------------------------------
+
+    @Slot()
+    def _on_known(self) -> None:
+        if self._ordered is None:
+            self._order()
+
+    def _order(self) -> None:
+        """While there is something to do first it stands first, so that each of its steps is in view."""
+        done = self.guide.all_done
+        if done is not None and done != self._ordered:
+            self._ordered = done
+            self._inside.removeWidget(self.steps)
+            self._inside.insertWidget(1 if done else 0, self.steps)
+
+    def showEvent(self, event: QShowEvent) -> None:
+        """Nothing changes its place while a person looks at it."""
+        super().showEvent(event)
+        self._order()
 
     def _open_conversation(self, conversation_id: int) -> None:
         self._frame.go(CHAT, conversation=conversation_id)
@@ -226,7 +249,7 @@ class HomePage(QScrollArea):
     @Slot()
     def _show_install(self) -> None:
         demo = self._frame.demo
-        if demo.running and not demo.installed:
+        if demo.running:
             self.model.notice.hide()
             self.model.show_install(demo.progress, demo.stage)
         else:
@@ -321,13 +344,13 @@ class HomePage(QScrollArea):
         body = Surface("pageBody")
         self._content = QWidget()
         self._content.setMaximumWidth(CONTENT_WIDTH)
-        inside = column(spacing=theme.L)
+        inside = self._inside = column(spacing=theme.L)
         self._cards = QBoxLayout(QBoxLayout.Direction.LeftToRight)
         self._cards.setSpacing(theme.L)
         self._cards.addWidget(self.model, 3)
         self._cards.addWidget(self.server, 2)
-        inside.addLayout(self._cards)
         inside.addWidget(self.steps)
+        inside.addLayout(self._cards)
         inside.addWidget(self.recent)
         self._content.setLayout(inside)
         across = QBoxLayout(QBoxLayout.Direction.LeftToRight)

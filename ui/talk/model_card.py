@@ -107,15 +107,15 @@ class ModelCard(Card):
         self._loading: LoadingState | None = None
         self._installing = False
         self.body.addLayout(line(self.name, None, self.unload_button, self.cancel_button))
-        for part in (self.idle, self.facts, self.stage, self.progress, self.notice):
+        # Above the shelf, where it stays in view when rows come.
+        bar = (self.demo_stage, self.demo_progress)
+        for part in (self.idle, self.facts, self.stage, self.progress, *bar, self.notice):
             self.body.addWidget(part)
         self.body.addStretch(1)
         self._rule = rule()
         self.body.addWidget(self._rule)
         self.body.addWidget(self.shelf_head)
         self.body.addWidget(self._scroll)
-        for part in (self.demo_stage, self.demo_progress):
-            self.body.addWidget(part)
         self.body.addLayout(line(self.demo_button, self.add_button, None))
         self._refresh()
 
@@ -134,7 +134,7 @@ class ModelCard(Card):
             self._show_progress(loading)
 
     def show_install(self, progress: float | None, stage: str) -> None:
-        """How the demo's installation goes; None when none is under way."""
+        """How the demo's installation goes, the load that follows included; None when none is under way."""
         installing = progress is not None
         self.demo_progress.setValue(round(progress or 0))
         self.demo_stage.setText(stage)
@@ -172,8 +172,10 @@ class ModelCard(Card):
         self.unload_button.setVisible(loading is None and resident is not None)
         self.facts.setVisible(loading is None and resident is not None)
         self.idle.setVisible(loading is None and resident is None)
-        for part in (self.stage, self.progress, self.cancel_button):
-            part.setVisible(loading is not None)
+        self.cancel_button.setVisible(loading is not None)
+        for part in (self.stage, self.progress):
+            # While the demo is installed its load is the second part of that one bar.
+            part.setVisible(loading is not None and not self._installing)
         self._refresh_rows()
         self._refresh_demo()
 

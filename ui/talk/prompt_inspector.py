@@ -19,7 +19,6 @@ from PySide6.QtWidgets import (
     QPushButton,
     QSplitter,
     QStackedWidget,
-    QTableView,
     QVBoxLayout,
     QWidget,
 )
@@ -29,6 +28,7 @@ from ui.kit import theme
 from ui.kit.basics import Button, CopyButton, Notice, column, label, line
 from ui.kit.steering_text import path_of, since
 from ui.kit.text import count, counted, describe_error
+from ui.kit.views import RowTable
 
 _Index = QModelIndex | QPersistentModelIndex
 _VISIBLE = str.maketrans({"\n": "↵", "\t": "⇥", " ": "·", "\r": "␍"})
@@ -137,7 +137,7 @@ class PromptInspector(QDialog):
         self.text.setFrameShape(QFrame.Shape.NoFrame)
         self.text.setFont(theme.current().mono())
         self.text.setAccessibleName("Rendered prompt")
-        self.tokens = QTableView()
+        self.tokens = RowTable()
         self.tokens.setFrameShape(QFrame.Shape.NoFrame)
         self.tokens.setShowGrid(False)
         self.tokens.setAccessibleName("Tokens")

@@ -12,7 +12,6 @@ from PySide6.QtWidgets import (
     QBoxLayout,
     QFileDialog,
     QLineEdit,
-    QListWidget,
     QListWidgetItem,
     QStyle,
     QStyledItemDelegate,
@@ -31,6 +30,7 @@ from ui.kit.basics import Button, Notice, Surface, column, label, line
 from ui.kit.flow import Flow
 from ui.kit.plain_text import as_letters
 from ui.kit.text import describe_error, when
+from ui.kit.views import RowList
 from ui.talk.record_view import RecordView
 
 _Index = QModelIndex | QPersistentModelIndex
@@ -108,7 +108,7 @@ class RecordsPage(Surface):
         self.search.setPlaceholderText("Search records")
         self.search.setAccessibleName("Search records")
         self.search.setClearButtonEnabled(True)
-        self.list = QListWidget()
+        self.list = RowList()
         self.list.setItemDelegate(_RowDelegate(self.list))
         self.list.setMouseTracking(True)
         self.list.setUniformItemSizes(True)

@@ -66,7 +66,6 @@ from ui.window.shortcuts_dialog import ShortcutsDialog
 from ui.window.toast import Toast
 from ui.window.top_bar import TopBar
 from ui.window.tour import Tour
-from ui.window.tour_panel import TourPanel
 
 PROGRAM = "miLLM Desktop"
 GEOMETRY_KEY = "window_geometry"
@@ -135,7 +134,9 @@ class MainWindow(QMainWindow):
         self.door = DropTarget(self)
         self.door.files.connect(self._sort_out)
         self.door.text.connect(self._take_text)
-        self.door.lost.connect(lambda words: self.say(words, lasting=True))
+        self.door.lost.connect(self._refuse_drop)
+        self._refused_drop = ""
+        """What was said in the bar of what was dropped last."""
         self.tour = Tour(self, TourPanel(self._body))
         self._add_shortcuts()
         self.navigation.wanted.connect(self.show_page)
@@ -243,17 +244,30 @@ class MainWindow(QMainWindow):
 
         def sorted_out(found: Sorted) -> None:
             if found.refused:
-                self.say(" ".join(found.refused), lasting=True)
+                self._refuse_drop(" ".join(found.refused))
             for place, (key, files) in enumerate(found.pages.items()):
                 # Each in a turn of its own: a page may have to be built first.
                 QTimer.singleShot(place * BREATH_MS, self, partial(self.go, key, files=files))
 
+        self._forget_refusal()
         engine, here = self._engine, self._open
         self._bridge.run_in_background(lambda: sort_out(engine, paths, here), sorted_out, self.say_error, owner=self)
 
     def _take_text(self, text: str) -> None:
         """A document that was dropped as its words: for the page in front where it takes documents."""
+        self._forget_refusal()
         self.go(self._open if self._open in DOCUMENT_PAGES else CLUSTERS, text=text)
+
+    def _refuse_drop(self, words: str) -> None:
+        """Say what is wrong with what was dropped, until the next thing is."""
+        self._refused_drop = words
+        self.say(words, lasting=True)
+
+    def _forget_refusal(self) -> None:
+        """Something else was dropped: what was said of the one before is over."""
+        if self._refused_drop and self.bar.message.full_text() == self._refused_drop:
+            self.say("")
+        self._refused_drop = ""
 
     def show_around(self) -> None:
         """Begin the tour."""

@@ -74,7 +74,8 @@ class Toast(QFrame):
     def mousePressEvent(self, event: QMouseEvent) -> None:
         """Go."""
         event.accept()
-        self.hide()
+        if event.button() == Qt.MouseButton.LeftButton:
+            self.hide()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """Stay in the corner."""

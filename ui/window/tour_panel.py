@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from PySide6.QtCore import QPoint, QRect, QRectF, QSize, Qt, QTimer, Signal
-from PySide6.QtGui import QPainter, QPaintEvent, QPen
-from PySide6.QtWidgets import QFrame, QWidget
+from PySide6.QtGui import QPainter, QPaintEvent, QPen, QWheelEvent
+from PySide6.QtWidgets import QAbstractScrollArea, QApplication, QFrame, QScrollArea, QWidget
 
 from ui.kit import theme
 from ui.kit.basics import Button, IconButton, column, label, line
@@ -16,6 +16,8 @@ WIDTH = 360
 GAP = 14
 MARGIN = 12
 RING = 5
+LEAST_LINES = 2
+"""Of its words that are in view in the lowest window."""
 FOLLOW_MS = 80
 """How often the panel looks where its widget is: it may be scrolled, and scrolling tells nobody but the viewport."""
 
@@ -74,7 +76,15 @@ class TourPanel(QFrame):
         top.addWidget(self.head, 1)
         top.addWidget(self.close_button, 0, Qt.AlignmentFlag.AlignTop)
         inside.addLayout(top)
-        inside.addWidget(self.words)
+        # In a very low window, or with very large letters, the words give way and scroll; the buttons stay.
+        self.reader = QScrollArea()
+        self.reader.setObjectName("scroll")
+        self.reader.setFrameShape(QFrame.Shape.NoFrame)
+        self.reader.setWidgetResizable(True)
+        self.reader.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.reader.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self.reader.setWidget(self.words)
+        inside.addWidget(self.reader, 1)
         inside.addSpacing(theme.XS)
         inside.addLayout(line(self.action_button, None))
         foot = line(self.place, None, self.skip_button, self.back_button, self.next_button)
@@ -151,7 +161,7 @@ class TourPanel(QFrame):
             self.hide()
             return
         self.show()
-        self.resize(WIDTH, self._height())
+        self.resize(WIDTH, min(self._height(), parent.height() - 2 * MARGIN))
         spot = self._spot()
         if spot is None:
             self.ring.hide()
@@ -173,9 +183,37 @@ class TourPanel(QFrame):
         return self._found[1]
 
     def _height(self) -> int:
+        """What it would like: all of its words in view."""
         layout = self.layout()
         assert layout is not None
-        return max(layout.totalHeightForWidth(WIDTH), layout.totalMinimumSize().height())
+        margins = layout.contentsMargins()
+        words = self.words.heightForWidth(WIDTH - margins.left() - margins.right())
+        self.reader.setMinimumHeight(min(words, self.words.fontMetrics().lineSpacing() * LEAST_LINES))
+        beside = layout.totalMinimumSize().height() - self.reader.minimumHeight()
+        return beside + words
+
+    def wheelEvent(self, event: QWheelEvent) -> None:
+        """Scroll its own words where not all of them are in view, else the page behind; no control behind is turned."""
+        event.accept()
+        own = self.reader.verticalScrollBar()
+        if own.maximum() > 0:
+            QApplication.sendEvent(own, event)
+        elif (behind := self._behind(event.position().toPoint())) is not None:
+            QApplication.sendEvent(behind.verticalScrollBar(), event)
+
+    def _behind(self, point: QPoint) -> QAbstractScrollArea | None:
+        """What scrolls under ``point`` of this panel."""
+        parent = self.parentWidget()
+        if parent is None:
+            return None
+        self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
+        widget = parent.childAt(self.mapTo(parent, point))
+        self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents, False)
+        while widget is not None and widget is not parent:
+            if isinstance(widget, QAbstractScrollArea) and widget.verticalScrollBar().maximum() > 0:
+                return widget
+            widget = widget.parentWidget()
+        return None
 
     def _spot(self) -> QRect | None:
         """The part of the target that is on screen, in the parent's coordinates; None when there is none."""

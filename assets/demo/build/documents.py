@@ -13,6 +13,7 @@ from typing import Any
 
 from assets.demo.build import edges as edge_stage
 from assets.demo.build import faithfulness as faithfulness_stage
+from assets.demo.build import figures
 from assets.demo.build import sweep as sweep_stage
 from assets.demo.build.settings import MODEL_ID, MODEL_NAME, Build, from_arguments
 from assets.demo.build.shared import load_saes, manifest_path, read_json, read_labels, write_json
@@ -25,7 +26,7 @@ from engine.documents.profile import profile_document, read_profile
 from engine.saes.sae import Sae
 from engine.steering.push import Push, length_of
 
-VERSION = "5"
+VERSION = "6"
 FORMULA = "equal-share-of-median-norm@1"
 ATTACH_SET = "Demo: layers 10, 15 and 20"
 MOST = {"cluster": 6, "profile": 4, "circuit": 5}
@@ -60,6 +61,7 @@ def run(build: Build) -> dict[str, Any]:
             {"sae_id": build.sae_id(layer), "layer": layer, "path": f"saes/layer_{layer}"} for layer in build.layers
         ],
         "labels": [f"labels/layer_{layer}.json" for layer in build.layers],
+        "measured": figures.run(build),
         **written,
         "attach_set": ATTACH_SET,
     }

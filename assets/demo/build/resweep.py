@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from assets.demo.build import report, sample, sweep
+from assets.demo.build import figures, report, sample, sweep
 from assets.demo.build.documents import (
     VERSION,
     calibration_of,
@@ -44,7 +44,7 @@ def run(build: Build) -> None:
             _mark(build, path, subject, calibration, curves[subject.key])
     for kind in ("cluster", "profile", "circuit"):
         keep_only(build.pack / f"{kind}s", {build.pack / each for each in pack[f"{kind}s"]})
-    write_json(build.pack / "pack.json", {**pack, "version": VERSION})
+    write_json(build.pack / "pack.json", {**pack, "version": VERSION, "measured": figures.run(build)})
     write_json(build.state / "left-out.json", left_out)
     sample.rewrite_sweep(build)
     report.rewrite(build, curves)

@@ -55,6 +55,9 @@ T = TypeVar("T")
 
 STEP_SECONDS = 6.0
 """What looking at the files, or the first import of the libraries, takes at a guess."""
+WARM, COLD = (2.0, 5.0, 10.0), (40.0, 50.0, 52.0)
+"""Percent at which the files are checked, the engine is started, and reading begins. The first load waits mostly for
+the libraries, which come in while the files are looked at."""
 PROGRESS_INTERVAL = 0.1
 """Seconds between two words on the progress of one stage of a load, at least."""
 
@@ -98,6 +101,7 @@ class ModelLoader:
         self._cancelled = threading.Event()
         self._worker: threading.Thread | None = None
         self._on_demand = False
+        self._libraries_are_in = False
         self._gpu: int | None = None
         self._accepted = threading.Event()
 
@@ -291,9 +295,10 @@ class ModelLoader:
             log.warning("%s is loaded, but that it was could not be kept for the next start: %s", record.name, error)
 
     def _carry_out(self, record: ModelRecord) -> LoadedModel:
-        with self._moving(record, 0.0, 2.0, "Checking the files"):
+        checked, started, reads_from = WARM if self._libraries_are_in else COLD
+        with self._moving(record, 0.0, checked, "Checking the files"):
             found = self._look(record)
-        with self._moving(record, 2.0, 5.0, "Starting the engine"):
+        with self._moving(record, checked, started, "Starting the engine"):
             # The heavy libraries come in here, on this thread, the first time a model is loaded.
             with COLLECTOR.importing():
                 opening = open_model(record, found, self._settings, gpu=self._gpu)
@@ -301,12 +306,13 @@ class ModelLoader:
             resident = self._shelf.resident
             opening.estimate(resident.info.memory_bytes if resident is not None else 0).check(record.name)
             opening.rehearse()
+        self._libraries_are_in = True
         if resident is not None and self._on_demand:
             # Asked again: the lock may have come while the files were looked at.
             self._check_lock(record)
         self._accepted.set()
         if resident is not None:
-            self._report(record, 5.0, f"Unloading {resident.record.name}")
+            self._report(record, started, f"Unloading {resident.record.name}")
             self._close_queue(resident)
             try:
                 self._drain(self._check_cancelled)
@@ -314,7 +320,7 @@ class ModelLoader:
                 self._scheduler.open_queue()
                 raise
             self._unload_resident(resident)
-        backend = self._read(record, opening)
+        backend = self._read(record, opening, reads_from)
         try:
             self._check_cancelled()
         except LoadCancelled:
@@ -332,7 +338,7 @@ class ModelLoader:
             raise
         return loaded
 
-    def _read(self, record: ModelRecord, opening: Opening) -> Backend:
+    def _read(self, record: ModelRecord, opening: Opening, start: float) -> Backend:
         last, said = "", 0.0
 
         def step(share: float, stage: str) -> None:
@@ -342,7 +348,7 @@ class ModelLoader:
             now = time.monotonic()
             if stage != last or share >= 1.0 or now - said >= PROGRESS_INTERVAL:
                 last, said = stage, now
-                self._report(record, 10.0 + 88.0 * share, stage)
+                self._report(record, start + (98.0 - start) * share, stage)
 
         try:
             return opening.load(step)

@@ -120,6 +120,18 @@ class SaeActions:
         """Measure what fits the resident model and has no figures yet; for after a load. Reads files."""
         return self._measurer.measure_pending()
 
+    def take_figures(
+        self,
+        sae_id: str,
+        figures: Mapping[str, float],
+        *,
+        model_name: str,
+        repo_id: str | None,
+        layer: int,
+    ) -> SaeRecord:
+        """Store what was measured elsewhere; see :meth:`Measurer.take_figures`. Reads files."""
+        return self._measurer.take_figures(sae_id, figures, model_name=model_name, repo_id=repo_id, layer=layer)
+
     def delete(self, sae_id: str) -> DeleteResult:
         """Forget an SAE with its labels; its files go where they are a copy. Raises :class:`SaeNotFound`, and
         :class:`SaeAlreadyAttached` while it is attached.

@@ -7,7 +7,7 @@ running answers go on between two chunks.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from engine.models.backends.backend import KVStore, Tokenizer
+    from engine.saes.checks import Quality
     from engine.saes.sae import Sae
 
 log = logging.getLogger(__name__)
@@ -95,16 +96,54 @@ class Measurer:
     def _measure(
         self, record: SaeRecord, config: SaeConfig, layer: int, loaded: LoadedModel, sae: Sae | None
     ) -> SaeRecord:
-        from engine.saes.checks import compare_with_source, measure
+        from engine.saes.checks import measure
 
         texts = _texts(loaded.backend.tokenizer, config, loaded.info.context_length)
         activations = self._read(loaded, layer, texts)
         weights = self._weights(record, loaded, sae)
         quality = measure(weights, activations.to(weights.device))
+        model = loaded.record
+        return self._store(record, config, quality, model.name, model.repo_id, layer, datetime.now(UTC))
+
+    def take_figures(
+        self,
+        sae_id: str,
+        figures: Mapping[str, float],
+        *,
+        model_name: str,
+        repo_id: str | None,
+        layer: int,
+    ) -> SaeRecord:
+        """Store what was measured elsewhere by the same rule, without a date; the row as it is where it has figures.
+
+        ``figures``: the fields of :class:`engine.saes.checks.Quality`. Reads files. Raises :class:`SaeNotFound`,
+        :class:`SaeLoadFailed`, and TypeError for figures that are none.
+        """
+        from engine.saes.checks import Quality
+
+        record = self._rooms.record(sae_id)
+        if record.measured_l0 is not None:
+            return record
+        _, config = find_files(record)
+        return self._store(record, config, Quality(**figures), model_name, repo_id, layer, None)  # type: ignore[arg-type]
+
+    def _store(
+        self,
+        record: SaeRecord,
+        config: SaeConfig,
+        quality: Quality,
+        model_name: str,
+        repo_id: str | None,
+        layer: int,
+        measured_at: datetime | None,
+    ) -> SaeRecord:
+        from engine.saes.checks import compare_with_source
+
         told = {
             **asdict(quality),
             "verdicts": compare_with_source(quality, config),
-            "model_name": loaded.record.name,
+            "model_name": model_name,
+            "repo_id": repo_id,
             "layer": layer,
         }
         stored = self._rooms.library.saes.update(
@@ -112,7 +151,7 @@ class Measurer:
             measured_l0=quality.l0,
             measured_variance_explained=quality.variance_explained,
             dead_share=quality.dead_share,
-            measured_at=datetime.now(UTC),
+            measured_at=measured_at,
             config={**record.config, QUALITY: told},
         )
         self._rooms.events.publish(SaesChanged())
@@ -197,8 +236,14 @@ def _texts(tokenizer: Tokenizer, config: SaeConfig, window: int) -> list[list[in
     elif config.prepend_bos and not prefix and tokenizer.bos_id is not None:
         prefix = [tokenizer.bos_id]
     length = max(1, min(window, config.context_size or SEQUENCE) - len(prefix))
-    ids = tokenizer.encode(check_text(), add_special_tokens=False)[:MOST_TOKENS]
+    ids = tokenizer.encode(check_text(), add_special_tokens=False)
+    return [[*prefix, *piece] for piece in pieces_of(ids, length)]
+
+
+def pieces_of(token_ids: Sequence[int], length: int) -> list[list[int]]:
+    """The tokens that are read, in texts of ``length`` tokens."""
+    ids = list(token_ids[:MOST_TOKENS])
     pieces = [ids[start : start + length] for start in range(0, len(ids), length)]
     if len(pieces) > 1 and len(pieces[-1]) < SHORTEST:
         pieces.pop()
-    return [[*prefix, *piece] for piece in pieces]
+    return pieces

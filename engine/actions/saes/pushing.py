@@ -13,13 +13,16 @@ from engine.steering.strengths import SteeredSet
 def typical_norm(rooms: Rooms, sae_id: str, layer: int) -> float | None:
     """The residual stream's median norm at ``layer``, where this SAE was measured there on the resident model.
 
-    None elsewhere: a norm of another layer or model says nothing. Reads rows.
+    None elsewhere: a norm of another layer or model says nothing. A model's files of other formats are the same model,
+    known by their repository: rounding moves a stream's median by far less than anybody hears. Reads rows.
     """
     resident, record = rooms.shelf.resident, rooms.library.saes.get(sae_id)
     quality = None if record is None else record.config.get(QUALITY)
     if resident is None or not isinstance(quality, Mapping):
         return None
-    if (quality.get("layer"), quality.get("model_name")) != (layer, resident.record.name):
+    named = quality.get("model_name") == resident.record.name
+    of_its_repository = resident.record.repo_id is not None and quality.get("repo_id") == resident.record.repo_id
+    if quality.get("layer") != layer or not (named or of_its_repository):
         return None
     median = quality.get("median_norm")
     return float(median) if isinstance(median, int | float) and median > 0 else None

@@ -32,8 +32,9 @@ class SaeRecord:
 
     ``format`` and ``architecture`` are the words of the SAE library; ``config`` is its whole description as JSON
     values. ``width`` is a label (``16k``), ``trained_layer`` counts from 0, shares are 0 to 1. ``average_l0`` is what
-    the path says, ``source_l0`` what the files say, ``measured_l0`` what was measured here. ``copied``: the files in
-    ``local_path`` are ours and go with the row. ``files_sha256`` recognises the same files under another path.
+    the path says, ``source_l0`` what the files say, ``measured_l0`` what was measured; ``measured_at`` is None where
+    that came with the SAE. ``copied``: the files in ``local_path`` are ours and go with the row. ``files_sha256``
+    recognises the same files under another path.
     """
 
     id: str

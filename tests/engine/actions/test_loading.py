@@ -72,6 +72,26 @@ class Gate:
         monkeypatch.setattr(transformers_backend.TransformersBackend, "load", classmethod(held))
 
 
+@pytest.mark.parametrize(("again", "checked", "started"), [(True, 2.0, 10.0), (False, 40.0, 52.0)])
+def test_the_first_load_gives_the_libraries_their_share(
+    make_engine: EngineMaker, tiny_checkpoint: Path, again: bool, checked: float, started: float
+) -> None:
+    """They come in while the files are looked at: for a small model that is most of the time."""
+    engine = make_engine(tiny_checkpoint, load=again)
+    if again:
+        engine.loader.unload().result(60)
+    heard: list[ModelLoadProgress] = []
+    engine.events.subscribe(heard.append, ModelLoadProgress)  # type: ignore[arg-type]
+    (record,) = engine.shelf.list()
+    engine.loader.load(record.id).result(60)
+    shares = [each.progress for each in heard]
+    assert shares == sorted(shares) and shares[0] == 0.0
+    assert all(each.progress <= checked for each in heard if each.stage == "Checking the files")
+    assert next(each.progress for each in heard if each.stage == "Starting the engine") == checked
+    read = [each.progress for each in heard if each.stage not in ("Checking the files", "Starting the engine")]
+    assert read[0] >= started and max(shares) <= 100.0
+
+
 def test_a_load_reports_progress_and_ends_resident(make_engine: EngineMaker, tiny_checkpoint: Path) -> None:
     engine = make_engine(tiny_checkpoint, load=False)
     heard: list[Event] = []
