@@ -66,6 +66,7 @@ from ui.window.shortcuts_dialog import ShortcutsDialog
 from ui.window.toast import Toast
 from ui.window.top_bar import TopBar
 from ui.window.tour import Tour
+from ui.window.tour_panel import TourPanel
 
 PROGRAM = "miLLM Desktop"
 GEOMETRY_KEY = "window_geometry"
