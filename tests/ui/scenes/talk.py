@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from engine.library.conversations import StoredMessage
 from engine.library.database import Library
-from engine.library.records import StoredMessage
 from tests.ui.scenes.studio import Scene, Studio
 from ui.context.page_context import CHAT, HOME, RECORDS
 from ui.kit.steer_targets import TargetKind
