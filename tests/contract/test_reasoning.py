@@ -12,6 +12,7 @@ from engine.engine import Engine
 from tests.conftest import CheckpointMaker
 from tests.contract.conftest import Live
 from tests.contract.test_streaming import events
+from tests.gguf_files import build_gguf
 from tests.tiny import CHAT_TEMPLATE, THINKING_TEMPLATE, teach
 
 Taught = Callable[..., Live]
@@ -184,3 +185,15 @@ def test_evidence_without_a_letter_of_reasoning_is_told(taught: Taught) -> None:
     live = taught("</think>fox", THINKING_TEMPLATE)
     assert message(live) == {"role": "assistant", "content": "fox", "reasoning_content": ""}
     assert streamed(live) == (["content"], "", "fox")
+
+
+def test_a_gguf_model_is_told_apart_too(
+    own_engine: Callable[..., Engine], serve: Callable[..., Live], checkpoint: CheckpointMaker, tmp_path: Path
+) -> None:
+    folder = teach(checkpoint("llama", chat_template=THINKING_TEMPLATE), tmp_path / "taught", "qu</think>fox")
+    file = build_gguf(folder, tmp_path / "tiny-llama-F32.gguf", chat_template=THINKING_TEMPLATE)
+    live = serve(own_engine(file))
+    name = "tiny-llama:F32"
+    assert message(live, model=name) == {"role": "assistant", "content": "fox", "reasoning_content": "qu"}
+    assert streamed(live, model=name) == (["reasoning_content", "content"], "qu", "fox")
+    assert streamed(live, model=name, tokens=5) == (["reasoning_content"], "qu</t", "")
