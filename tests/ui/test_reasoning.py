@@ -15,6 +15,7 @@ from pytestqt.qtbot import QtBot
 from engine.actions.experiments.export import as_markdown as record_markdown
 from engine.generation.prompts import NOTE_NO_TEMPLATE
 from tests.conftest import CheckpointMaker, EngineMaker
+from tests.made_saes import make_sae
 from tests.tiny import CHAT_TEMPLATE, THINKING_TEMPLATE, teach
 from tests.ui.conftest import StageMaker
 from tests.ui.look import answer, chat_of, send, text_of, until
@@ -198,3 +199,30 @@ def test_what_was_changed_to_make_the_prompt_work_is_noted(qtbot: QtBot, talking
     message = said(chat, qtbot)
     assert message.details["notes"] == [NOTE_NO_TEMPLATE]
     assert NOTE_NO_TEMPLATE in answer(chat, 1)._figures.toolTip()
+
+
+def test_words_are_coloured_in_the_answer_alone_and_read_behind_the_reasoning(
+    qtbot: QtBot, talking: Talking, tmp_path: Path
+) -> None:
+    chat = talking()
+    engine = chat._engine
+    engine.saes.import_local(make_sae(tmp_path / "made", layer=1), sae_id="made-sae")
+    engine.saes.attach("made-sae", 1)
+    message = said(chat, qtbot)
+    chat.lens.take("made-sae", 1, 3)
+    until(qtbot, lambda: chat.lens.feature is not None)
+    answer(chat, 1).colour_button.click()
+    until(qtbot, lambda: answer(chat, 1).tokens is not None)
+    shown = answer(chat, 1).tokens
+    assert shown is not None and shown.coloured is not None
+    assert "".join(piece.text for piece in shown.coloured.pieces) == "fox"
+    # The same as of a reading of the whole: the prompt, the reasoning with its tag, and then these three letters.
+    resident = engine.shelf.resident
+    assert resident is not None
+    prompt = "<|im_start|>user\nsay<|im_end|>\n<|im_start|>assistant\n<think>\n"
+    tokenizer = resident.backend.tokenizer
+    ids = [*tokenizer.encode(prompt, False), *(tokenizer.encode(letter, False)[0] for letter in TEXT)]
+    read = engine.saes.read_text(ids, sae_id="made-sae", layer=1, top_k=0, features=[3]).result(60)
+    values = [piece.value for piece in shown.coloured.pieces if piece.text]
+    assert values == pytest.approx(read.values(3)[-3:], abs=1e-4)
+    assert message.content == "fox"

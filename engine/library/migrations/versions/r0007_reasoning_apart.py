@@ -58,8 +58,10 @@ def downgrade() -> None:
 
 def _split(side: Any) -> bool:
     """Split ``side``, an answer with ``content`` and ``details``, in place; whether there was something to split."""
-    text = side.get("content") if isinstance(side, dict) else None
-    kinds = kinds_of(text) if isinstance(text, str) else None
+    if not isinstance(side, dict) or not isinstance(side.get("content"), str):
+        return False
+    text: str = side["content"]
+    kinds = kinds_of(text)
     if kinds is None:
         return False
     side["content"], side["reasoning"] = _of("c", text, kinds), _of("r", text, kinds)
