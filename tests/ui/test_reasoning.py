@@ -25,6 +25,7 @@ from ui.talk.chat import ChatPage
 from ui.talk.compare_message import CompareMessage
 from ui.talk.conversation_export import as_json, as_markdown
 from ui.talk.message_view import NO_ANSWER
+from ui.talk.record_view import RecordView
 
 TEXT = "qu</think>fox"
 READING_TEMPLATE = THINKING_TEMPLATE.replace(
@@ -177,6 +178,12 @@ def test_both_sides_of_a_comparison_and_their_record(qtbot: QtBot, talking: Talk
     record = library.experiments.get(library.experiments.list()[0].id)
     assert record is not None and (record.plain, record.steered) == ("fox", "fox")
     assert (record.plain_details["reasoning"], record.steered_details["reasoning"]) == ("qu", "qu")
+    shown = RecordView()
+    qtbot.addWidget(shown)
+    shown.show_record(record)
+    shown.show()
+    for name, fold in shown.comparison.reasoning.items():
+        assert fold.isVisible() and not fold.is_open and fold.text.toPlainText() == "qu", name
     assert record_markdown(record).count("### Reasoning\n\n> qu\n\n### Answer\n\n> fox") == 2
 
 
@@ -226,3 +233,20 @@ def test_words_are_coloured_in_the_answer_alone_and_read_behind_the_reasoning(
     values = [piece.value for piece in shown.coloured.pieces if piece.text]
     assert values == pytest.approx(read.values(3)[-3:], abs=1e-4)
     assert message.content == "fox"
+
+
+def test_a_comparison_goes_on_where_each_side_was_cut(qtbot: QtBot, talking: Talking) -> None:
+    chat = talking(tokens=1)
+    chat.set_comparing(True)
+    message = said(chat, qtbot)
+    assert message.plain is not None
+    assert [(side.reasoning, side.content) for side in message.sides] == [("q", "")] * 2
+    # One side stands behind its reasoning already.
+    message.plain.reasoning, message.plain.content = "qu", "f"
+    chat.settings.length.setValue(40)
+    view = chat.messages.view(1)
+    assert isinstance(view, CompareMessage) and not view.go_on_button.isHidden()
+    view.go_on_button.click()
+    until(qtbot, lambda: all(side.details.get("finish_reason") == "stop" for side in message.sides))
+    until(qtbot, lambda: chat.session.settled)
+    assert [(side.reasoning, side.content) for side in message.sides] == [("qu", "fox")] * 2
