@@ -14,6 +14,9 @@ CHAT_TEMPLATE = (
 )
 """ChatML without a BOS, like SmolLM2's own."""
 
+THINKING_TEMPLATE = CHAT_TEMPLATE.replace("assistant\n", "assistant\n<think>\n")
+"""The same, opening the tag itself."""
+
 CORPUS = [
     "the quick brown fox jumps over the lazy dog and runs into the old forest",
     "a language model writes one token after another and never looks back",
@@ -156,4 +159,35 @@ def build_checkpoint(
     folder.mkdir(parents=True, exist_ok=True)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
+    return folder
+
+
+def teach(source: Path, folder: Path, text: str) -> Path:
+    """The tiny Llama of ``source``, copied to ``folder``, as a model that writes ``text`` after a line break, a byte a
+    token, and then ends; behind any byte of it, it goes on from there.
+
+    No byte may come twice: every token tells the model the next one.
+    """
+    import shutil
+    from itertools import pairwise
+
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    from engine.models.backends.tokenizer import CheckpointTokenizer
+
+    shutil.copytree(source, folder)
+    tokenizer = CheckpointTokenizer.load(folder)
+    chain = [tokenizer.encode(letter, False)[0] for letter in "\n" + text] + [min(tokenizer.eos_ids)]
+    assert len(set(chain)) == len(text) + 2
+    weights = load_file(folder / "model.safetensors")
+    for name, weight in weights.items():
+        if name.endswith(("self_attn.o_proj.weight", "mlp.down_proj.weight")):
+            weight.zero_()
+    embedded, head = weights["model.embed_tokens.weight"], weights["lm_head.weight"]
+    embedded.copy_(torch.randn(embedded.shape, generator=torch.Generator().manual_seed(0)))
+    head.zero_()
+    for token, following in pairwise(chain):
+        head[following] = 20 * embedded[token] / embedded[token].norm()
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     return folder

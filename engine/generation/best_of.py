@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from engine.generation.request import ChoiceFinished, Delta, TextDelta
 
 
@@ -34,6 +36,4 @@ class BestOf:
 
 
 def _renumbered(delta: TextDelta | ChoiceFinished, index: int) -> Delta:
-    if isinstance(delta, TextDelta):
-        return TextDelta(index, delta.text, delta.tokens, delta.completion_tokens)
-    return ChoiceFinished(index, delta.reason, delta.completion_tokens, delta.cumulative_logprob, delta.path)
+    return replace(delta, index=index)

@@ -30,12 +30,12 @@ from engine.generation.request import (
     RequestFinished,
     Started,
     TextDelta,
-    TextInput,
     TokenInfo,
     Usage,
+    text_of,
 )
-from engine.generation.text.reasoning import ReasoningSpans, prompt_opens_reasoning
-from engine.generation.text.stream import ChoiceText, Emitted
+from engine.generation.text.reasoning import Kind
+from engine.generation.text.stream import Emitted, text_of_choice
 from engine.models.backends.backend import KvNeed
 from engine.monitor.capture import Capture, CapturePlan
 from engine.steering.path import NO_PATH, SteeringPath, SteeringStep
@@ -51,9 +51,6 @@ if TYPE_CHECKING:
     from engine.models.registry import LoadedModel
 
 log = logging.getLogger(__name__)
-
-CONTEXT_IDS = 6
-"""Prompt tokens the detokenizer sees before the first generated one, so that a continued text keeps its spaces."""
 
 
 @dataclass(frozen=True)
@@ -263,16 +260,17 @@ class RunningRequest:
 
     def emit(self, lane: Lane, emitted: Emitted) -> None:
         """Send text of a choice, where there is any."""
-        if not emitted.text and not emitted.tokens:
+        if not emitted.pieces:
             return
         if self.first_token is None:
             self.first_token = time.monotonic()
-        self._deliver(lane.prompt, TextDelta(lane.index, emitted.text, emitted.tokens, lane.count))
+        self._deliver(lane.prompt, TextDelta(lane.index, emitted.pieces, lane.count))
 
     def finish_choice(self, lane: Lane, reason: FinishReason) -> bool:
         """A choice ended; True when it was the request's last, whose final delta is then sent too."""
         self.completion_tokens += lane.count
-        self._deliver(lane.prompt, ChoiceFinished(lane.index, reason, lane.count, lane.cumulative_logprob, lane.path))
+        logprob, reasoned = lane.cumulative_logprob, lane.text.reasoned
+        self._deliver(lane.prompt, ChoiceFinished(lane.index, reason, lane.count, logprob, lane.path, reasoned))
         self._unfinished -= 1
         if self._best_of is not None and self._unfinished % self.prepared.request.choices_written == 0:
             for delta in self._best_of.take_finished(self.prepared.request.choices_written):
@@ -382,15 +380,7 @@ class Lane:
             choice_index=self.index if request.conversations > 1 else choice,
             device=prepared.loaded.backend.device,
         )
-        self.text = ChoiceText(
-            self.tokenizer,
-            request.stop,
-            turn_ends=prepared.own_stops,
-            reasoning=self._reasoning_spans(),
-            context_ids=self.prompt_ids[-CONTEXT_IDS:] if prepared.continues[prompt] else (),
-            min_tokens=request.sampling.min_tokens,
-            prompt_chars=len(prepared.prompts[prompt].text),
-        )
+        self.text = text_of_choice(prepared, prompt)
         self._ignore_eos = request.sampling.ignore_eos
         self._constraint = (
             None
@@ -409,14 +399,6 @@ class Lane:
         self.path = NO_PATH
         self.count = 0
         self.cumulative_logprob = 0.0
-
-    def _reasoning_spans(self) -> ReasoningSpans | None:
-        """What tells a chat's reasoning from its answer. Raw text has none, and constrained text is all document."""
-        prepared = self.running.prepared
-        request = prepared.request
-        if isinstance(request.input, TextInput) or request.response_format is not None:
-            return None
-        return ReasoningSpans(prompt_opens_reasoning(prepared.prompts[self.prompt].text))
 
     @property
     def plain_greedy(self) -> bool:
@@ -488,21 +470,17 @@ class Lane:
             return FinishReason.STOP
         if self._constraint is not None:
             self._constraint.take(token_id)
-        emitted = self.text.feed(info)
-        if emitted.stopped:
-            self._emit(emitted)
-            return FinishReason.STOP
-        if self.count >= self.cap:
-            rest = self.text.finish()
-            self._emit(Emitted(emitted.text + rest.text, emitted.tokens + rest.tokens, rest.stopped))
-            return FinishReason.STOP if rest.stopped else FinishReason.LENGTH
+        last = self.count >= self.cap
+        emitted = self.text.feed(info, last=last)
         self._emit(emitted)
+        if emitted.stopped:
+            return FinishReason.STOP
         self.next_token = token_id
-        return None
+        return FinishReason.LENGTH if last else None
 
     def _emit(self, emitted: Emitted) -> None:
         if self._constraint is not None:
-            self._constraint.show(emitted.text)
+            self._constraint.show(text_of(emitted.pieces, Kind.CONTENT))
         self.running.emit(self, emitted)
 
     def _token_info(self, picked: Picked) -> TokenInfo:
@@ -511,8 +489,6 @@ class Lane:
         name, raw = self.tokenizer.token_text, self.tokenizer.token_bytes
         return TokenInfo(
             picked.token_id,
-            text=name(picked.token_id),
-            bytes=raw(picked.token_id),
             logprob=picked.logprob,
             top=tuple(Alternative(i, name(i), raw(i), logprob) for i, logprob in picked.top),
         )

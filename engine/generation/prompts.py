@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 
 from engine.errors import InvalidParameter, NoChatTemplate
 from engine.generation.request import ChatInput, TextInput
+from engine.generation.text.reasoning import OPEN, Beginning, prompt_beginning
 from engine.models.backends.lengths import ALWAYS_WHOLE, TextTooLong
-from engine.models.backends.templates.chat import TemplateBroken, TemplateCostly, TemplateRaised
+from engine.models.backends.templates.chat import REASONING, TemplateBroken, TemplateCostly, TemplateRaised
 
 if TYPE_CHECKING:
     from engine.models.backends.backend import Tokenizer
@@ -44,10 +45,14 @@ Turns = list[dict[str, str]]
 
 @dataclass(frozen=True)
 class PreparedPrompt:
-    """What the model reads: the text as rendered (a BOS the tokenizer adds itself is not in it), and all token ids."""
+    """What the model reads: the text as rendered (a BOS the tokenizer adds itself is not in it), and all token ids.
+
+    ``beginning``: where in an answer the model's text begins; raw text has no reasoning.
+    """
 
     text: str
     token_ids: tuple[int, ...]
+    beginning: Beginning = Beginning.NEVER
 
 
 class PromptTooLong(TextTooLong):
@@ -67,7 +72,7 @@ def prepare_chat(
 
     Returns:
         The prompt; notes on what was changed to make it work; whether the last message, an assistant's, is continued
-        (it is, unless it is blank: then it counts as not sent).
+        (it is, unless it is blank: then it counts as not sent). One that is nothing but reasoning is continued in that.
 
     Raises:
         InvalidParameter: ``messages``: none to answer, not Unicode, or refused by the template even after folding.
@@ -80,6 +85,10 @@ def prepare_chat(
     if most is not None:
         _check_turns(tokenizer, turns, most)
     continued = turns[-1]["role"] == "assistant"
+    # Cut in its reasoning: no template can leave that open, so it is put behind what the template opens a turn with.
+    thought = turns.pop()[REASONING] if continued and not turns[-1]["content"].strip() else ""
+    if not turns:
+        raise _nothing_to_answer()
     variables = chat.template_kwargs if tokenizer.takes_variables else {}
     _check_unicode(json.dumps(variables, ensure_ascii=False, default=str), "chat_template_kwargs")
     if not tokenizer.has_chat_template:
@@ -89,20 +98,24 @@ def prepare_chat(
                 param="chat_template_kwargs",
                 remedy="Leave chat_template_kwargs out, or use a model that has a chat template.",
             )
-        text, notes = _generic(turns, continued)
+        text, notes = _generic(turns, continued and not thought)
     else:
         _check_variables(variables)
-        text, notes = _rendered(tokenizer, turns, continued, variables)
+        text, notes = _rendered(tokenizer, turns, continued and not thought, variables)
         if tokenizer.template_note is not None:
             notes.append(tokenizer.template_note)
         unread = unread_variables(tokenizer, variables)
         if unread:
             notes.append(f"The chat template does not read {_listed(unread)}.")
+    beginning = prompt_beginning(text)
+    if thought:
+        opened = text if beginning is Beginning.OPENED else f"{text}{OPEN}\n"
+        text, beginning = opened + thought, Beginning.INSIDE
     _check_unicode(text, "chat_template_kwargs")
     text, ids = _with_one_bos(tokenizer, text, most)
     if not ids:
         raise InvalidParameter("The chat template made an empty prompt of 'messages'.", param="messages")
-    return PreparedPrompt(text, tuple(ids)), tuple(notes), continued
+    return PreparedPrompt(text, tuple(ids), beginning), tuple(notes), continued
 
 
 def prepare_text(tokenizer: Tokenizer, given: TextInput, most: int | None = None) -> list[PreparedPrompt]:
@@ -168,14 +181,26 @@ def _turns(chat: ChatInput) -> Turns:
     for place, message in enumerate(chat.messages):
         content = message.content or ""
         _check_unicode(content, f"messages.{place}.content")
-        turns.append({"role": _ROLES.get(message.role, message.role), "content": content})
-    while turns and turns[-1]["role"] == "assistant" and not turns[-1]["content"].strip():
+        turn = {"role": _ROLES.get(message.role, message.role), "content": content}
+        if message.reasoning.strip() and turn["role"] == "assistant":
+            _check_unicode(message.reasoning, f"messages.{place}.{REASONING}")
+            turn[REASONING] = message.reasoning
+        turns.append(turn)
+    while turns and turns[-1]["role"] == "assistant" and not _said(turns[-1]):
         turns.pop()
     if not turns:
-        raise InvalidParameter(
-            "'messages' holds nothing to answer.", param="messages", remedy="Send at least one user message."
-        )
+        raise _nothing_to_answer()
     return turns
+
+
+def _nothing_to_answer() -> InvalidParameter:
+    return InvalidParameter(
+        "'messages' holds nothing to answer.", param="messages", remedy="Send at least one user message."
+    )
+
+
+def _said(turn: Mapping[str, str]) -> bool:
+    return bool(turn["content"].strip() or turn.get(REASONING))
 
 
 def _check_turns(tokenizer: Tokenizer, turns: Turns, most: int) -> None:
@@ -301,7 +326,10 @@ def _merged(turns: Turns) -> Turns:
     merged: Turns = []
     for turn in turns:
         if merged and merged[-1]["role"] == turn["role"]:
-            merged[-1] = {"role": turn["role"], "content": _joined(merged[-1]["content"], turn["content"])}
+            before = merged.pop()
+            merged.append({**before, "content": _joined(before["content"], turn["content"])})
+            if REASONING in turn:
+                merged[-1][REASONING] = _joined(before.get(REASONING, ""), turn[REASONING])
         else:
             merged.append(turn)
     return merged

@@ -7,7 +7,7 @@ heavy libraries are imported.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
@@ -17,6 +17,7 @@ from uuid import uuid4
 from engine.errors import InvalidParameter, MillmError
 from engine.generation.errors import ResponseFormatUnsupported
 from engine.generation.response_format import ResponseFormat
+from engine.generation.text.reasoning import Kind
 from engine.monitor.activation_spec import ActivationSpec
 from engine.steering.path import NO_PATH, SteeringPath
 from engine.steering.report import NO_STEERING, SteeringReport
@@ -98,10 +99,14 @@ class Sampling:
 
 @dataclass(frozen=True)
 class Message:
-    """One chat message as the template sees it: only role and content reach it."""
+    """One chat message: its role, its content and, for templates that read them, an assistant's former thoughts.
+
+    A trailing assistant message with ``reasoning`` and without content was cut in its reasoning, which goes on.
+    """
 
     role: str
     content: str | None
+    reasoning: str = ""
 
 
 @dataclass(frozen=True)
@@ -255,6 +260,35 @@ class TokenInfo:
 
 
 @dataclass(frozen=True)
+class Piece:
+    """A piece of an answer: what it is, its text, and the tokens whose text it completes.
+
+    Text is whole UTF-8, never part of a stop, of a reasoning tag or of the white space around one. It is empty where
+    tokens show nothing: such a token has the kind of what it stands in, a tag that of the reasoning.
+    """
+
+    kind: Kind
+    text: str
+    tokens: tuple[TokenInfo, ...] = ()
+
+
+def joined(pieces: Iterable[Piece]) -> tuple[Piece, ...]:
+    """``pieces`` without empty ones, neighbours of one kind made one."""
+    out: list[Piece] = []
+    for piece in pieces:
+        if out and out[-1].kind is piece.kind:
+            out[-1] = Piece(piece.kind, out[-1].text + piece.text, out[-1].tokens + piece.tokens)
+        elif piece.text or piece.tokens:
+            out.append(piece)
+    return tuple(out)
+
+
+def text_of(pieces: Iterable[Piece], kind: Kind) -> str:
+    """The text of the pieces of ``kind``."""
+    return "".join(piece.text for piece in pieces if piece.kind is kind)
+
+
+@dataclass(frozen=True)
 class Usage:
     """Token counts of a whole request; a prompt shared by ``n`` choices counts once."""
 
@@ -286,21 +320,35 @@ class Started(Delta):
 
 @dataclass(frozen=True)
 class TextDelta(Delta):
-    """New text of choice ``index`` with the tokens whose text it completes. Text is whole UTF-8, never part of a stop.
+    """New text of choice ``index``; neighbouring pieces are of different kinds.
 
-    ``text`` may be empty when tokens arrived that show nothing; ``completion_tokens`` is the choice's count so far.
+    ``completion_tokens`` is the choice's count so far: there may be more tokens than pieces, and pieces without any.
     """
 
     index: int
-    text: str
-    tokens: tuple[TokenInfo, ...]
+    pieces: tuple[Piece, ...]
     completion_tokens: int
+
+    @property
+    def content(self) -> str:
+        """What it adds to the answer."""
+        return text_of(self.pieces, Kind.CONTENT)
+
+    @property
+    def reasoning(self) -> str:
+        """What it adds to the reasoning."""
+        return text_of(self.pieces, Kind.REASONING)
+
+    @property
+    def tokens(self) -> tuple[TokenInfo, ...]:
+        """The tokens of all its pieces, in order."""
+        return tuple(token for piece in self.pieces for token in piece.tokens)
 
 
 @dataclass(frozen=True)
 class ChoiceFinished(Delta):
     """Choice ``index`` ended. All its text was sent before. ``cumulative_logprob`` ranks ``best_of``; ``path`` is what
-    steered it from its first token to its last.
+    steered it from its first token to its last; ``reasoned`` whether there was evidence of reasoning, empty or not.
     """
 
     index: int
@@ -308,6 +356,7 @@ class ChoiceFinished(Delta):
     completion_tokens: int
     cumulative_logprob: float = 0.0
     path: SteeringPath = NO_PATH
+    reasoned: bool = False
 
 
 @dataclass(frozen=True)

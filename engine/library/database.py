@@ -17,11 +17,11 @@ from types import TracebackType
 from sqlalchemy.exc import SQLAlchemyError
 
 from engine.errors import DataDirectoryUnusable, LibraryLost, LibraryUnusable
+from engine.library.conversations import ConversationRepository
 from engine.library.migrate import bring_up_to_date
 from engine.library.repositories.attach_sets import AttachSetRepository
 from engine.library.repositories.circuits import CircuitRepository
 from engine.library.repositories.claims import ClaimRepository
-from engine.library.repositories.conversations import ConversationRepository
 from engine.library.repositories.experiments import ExperimentRepository
 from engine.library.repositories.labels import LabelRepository
 from engine.library.repositories.models import ModelRepository

@@ -182,6 +182,7 @@ class SweepCellAnswer(TypedDict):
     prompt: int
     intensity: float
     text: str
+    reasoning: str
     tokens: int
     finish: str
     topic: float | None

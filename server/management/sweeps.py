@@ -228,6 +228,7 @@ def _cell(cell: CellResult) -> dict[str, Any]:
         "prompt": cell.prompt,
         "intensity": cell.intensity,
         "text": cell.text,
+        "reasoning": cell.reasoning,
         "tokens": cell.tokens,
         "finish": cell.finish,
         "topic": cell.topic,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from engine.generation.request import TokenInfo
-from engine.generation.text.reasoning import Piece
+from engine.generation.request import Piece, TokenInfo
+from engine.generation.text.reasoning import Kind
 from server.fields import Endpoint
 from server.openai.dialect import Dialect
 from server.openai.formatting import chat_logprobs
@@ -18,7 +18,6 @@ class Chat(Dialect):
 
     endpoint = Endpoint.CHAT
     schema = ChatBody
-    splits_reasoning = True
     id_prefix = "chatcmpl"
     object_name = "chat.completion"
     chunk_name = "chat.completion.chunk"
@@ -55,7 +54,7 @@ class Chat(Dialect):
         self, index: int, piece: Piece, tokens: Sequence[TokenInfo], *, logprobs: bool, as_ids: bool
     ) -> dict[str, Any]:
         """As in the base."""
-        name = "reasoning_content" if piece.kind == "reasoning" else "content"
+        name = "reasoning_content" if piece.kind is Kind.REASONING else "content"
         out: dict[str, Any] = {"index": index, "delta": {name: piece.text}, "finish_reason": None}
         if logprobs:
             out["logprobs"] = chat_logprobs(tokens, as_ids=as_ids)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from engine.generation.request import TokenInfo
-from engine.generation.text.reasoning import Piece
+from engine.generation.request import Piece, TokenInfo
 from server.fields import Endpoint
 from server.openai.dialect import Dialect
 from server.openai.formatting import text_logprobs
@@ -18,7 +17,6 @@ class Completions(Dialect):
 
     endpoint = Endpoint.COMPLETIONS
     schema = CompletionBody
-    splits_reasoning = False
     id_prefix = "cmpl"
     object_name = "text_completion"
     chunk_name = "text_completion"

@@ -8,8 +8,7 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel
 
-from engine.generation.request import TokenInfo
-from engine.generation.text.reasoning import Piece
+from engine.generation.request import Piece, TokenInfo
 from server.fields import Endpoint
 from server.openai.schema import Parsed
 
@@ -20,13 +19,11 @@ class Dialect(ABC):
     Attributes:
         endpoint: Its column in the field table.
         schema: The body it reads; a field is only honoured when it is declared there.
-        splits_reasoning: Whether a model's reasoning is told from its answer.
         id_prefix, object_name, chunk_name: As in OpenAI's answers.
     """
 
     endpoint: ClassVar[Endpoint]
     schema: ClassVar[type[BaseModel]]
-    splits_reasoning: ClassVar[bool]
     id_prefix: ClassVar[str]
     object_name: ClassVar[str]
     chunk_name: ClassVar[str]

@@ -21,14 +21,16 @@ from engine.generation.errors import ResponseFormatUnsupported
 from engine.generation.request import (
     ChoiceFinished,
     GenerationRequest,
+    Piece,
     RequestFinished,
     TextDelta,
-    TokenInfo,
     Usage,
+    joined,
+    text_of,
 )
 from engine.generation.response_format import ResponseFormat
 from engine.generation.service import PreparedRequest
-from engine.generation.text.reasoning import Piece, ReasoningSplitter, prompt_opens_reasoning
+from engine.generation.text.reasoning import Kind
 from server import headers, sse
 from server.body import LARGE_BODY_BYTES, parse_object, read_body, refuse_non_json_numbers
 from server.context import ServerContext
@@ -131,12 +133,6 @@ class _Head:
         """Whether tokens' logprobs are sent."""
         return self.prepared.request.logprobs is not None
 
-    def splitter(self, index: int) -> ReasoningSplitter:
-        """What tells reasoning from answer in choice ``index``; constrained text is never split."""
-        prompt = self.prepared.prompts[index // self.prepared.request.n]
-        enabled = self.dialect.splits_reasoning and self.prepared.request.response_format is None
-        return ReasoningSplitter(enabled and prompt_opens_reasoning(prompt.text), enabled)
-
     def envelope(self, object_name: str, choices: list[dict[str, Any]]) -> dict[str, Any]:
         """An answer or a chunk with ``choices``."""
         return {
@@ -211,50 +207,42 @@ def _headers(context: ServerContext, head: _Head, unused: tuple[str, ...]) -> di
 
 @dataclass
 class _Choice:
-    splitter: ReasoningSplitter
     pieces: list[Piece] = field(default_factory=list)
-    tokens: list[TokenInfo] = field(default_factory=list)
-    finish_reason: str = ""
-
-    @property
-    def content(self) -> str:
-        """The answer."""
-        return "".join(piece.text for piece in self.pieces if piece.kind == "content")
+    ended: ChoiceFinished | None = None
 
     @property
     def reasoning(self) -> str | None:
-        """What came before it, where there is evidence of any."""
-        if not self.splitter.found:
-            return None
-        return "".join(piece.text for piece in self.pieces if piece.kind == "reasoning")
+        """What came before the answer, where there is evidence of any."""
+        return text_of(self.pieces, Kind.REASONING) if self.ended is not None and self.ended.reasoned else None
+
+    def json(self, head: _Head, index: int) -> dict[str, Any]:
+        """As the dialect shapes it."""
+        tokens = [token for piece in self.pieces for token in piece.tokens] if head.with_logprobs else []
+        return head.dialect.choice(
+            index,
+            text_of(self.pieces, Kind.CONTENT),
+            self.reasoning,
+            tokens,
+            "" if self.ended is None else self.ended.reason.value,
+            logprobs=head.with_logprobs,
+            as_ids=head.parsed.tokens_as_ids,
+        )
 
 
 async def _collect(head: _Head, running: Running) -> tuple[list[_Choice], RequestFinished]:
     """All choices, and the delta that ends them."""
-    choices = [_Choice(head.splitter(index)) for index in range(head.choices)]
+    choices = [_Choice() for _ in range(head.choices)]
     while not isinstance(delta := await running.next(), RequestFinished):
         if isinstance(delta, TextDelta):
-            choice = choices[delta.index]
-            choice.pieces.extend(choice.splitter.feed(delta.text))
-            if head.with_logprobs:
-                choice.tokens.extend(delta.tokens)
+            choices[delta.index].pieces.extend(delta.pieces)
         elif isinstance(delta, ChoiceFinished):
-            choice = choices[delta.index]
-            choice.pieces.extend(choice.splitter.finish())
-            choice.finish_reason = delta.reason.value
+            choices[delta.index].ended = delta
     return choices, delta
 
 
 def _whole(head: _Head, choices: list[_Choice], finished: RequestFinished) -> dict[str, Any]:
     """The whole answer as one object."""
-    options = {"logprobs": head.with_logprobs, "as_ids": head.parsed.tokens_as_ids}
-    whole = head.envelope(
-        head.dialect.object_name,
-        [
-            head.dialect.choice(index, choice.content, choice.reasoning, choice.tokens, choice.finish_reason, **options)
-            for index, choice in enumerate(choices)
-        ],
-    )
+    whole = head.envelope(head.dialect.object_name, [choice.json(head, index) for index, choice in enumerate(choices)])
     whole["usage"] = usage_json(finished.usage)
     whole["system_fingerprint"] = system_fingerprint(head.prepared.loaded)
     if finished.activations is not None:
@@ -297,7 +285,6 @@ async def _frames(head: _Head, running: Running) -> AsyncIterator[bytes]:
     for index in range(head.choices):
         if (opening := head.dialect.opening(index)) is not None:
             yield head.chunk(opening)
-    splitters = [head.splitter(index) for index in range(head.choices)]
     written = [0] * head.choices
     open_choices = head.choices
     last: ChoiceFinished | None = None
@@ -306,11 +293,8 @@ async def _frames(head: _Head, running: Running) -> AsyncIterator[bytes]:
             yield sse.KEEP_ALIVE
         elif isinstance(delta, TextDelta):
             written[delta.index] = delta.completion_tokens
-            yield _pieces(head, delta, splitters[delta.index].feed(delta.text), sum(written))
+            yield _pieces(head, delta, sum(written))
         else:
-            rest = TextDelta(delta.index, "", (), delta.completion_tokens)
-            if ending := splitters[delta.index].finish():
-                yield _pieces(head, rest, ending, sum(written))
             open_choices -= 1
             if open_choices:
                 yield head.chunk(head.dialect.closing(delta.index, delta.reason.value))
@@ -334,11 +318,12 @@ async def _frames(head: _Head, running: Running) -> AsyncIterator[bytes]:
             yield head.chunk(None, **{name: report})
 
 
-def _pieces(head: _Head, delta: TextDelta, pieces: list[Piece], written: int) -> bytes:
+def _pieces(head: _Head, delta: TextDelta, written: int) -> bytes:
     """The frames of new text; empty when they would say nothing. Logprobs go with the first."""
     tokens = delta.tokens if head.with_logprobs else ()
+    pieces = joined(Piece(piece.kind, piece.text) for piece in delta.pieces if piece.text)
     if not pieces and tokens:
-        pieces = [Piece("content", "")]
+        pieces = (Piece(Kind.CONTENT, ""),)
     usage = Usage(head.prepared.prompt_tokens, written) if head.parsed.continuous_usage else None
     frames: list[bytes] = []
     for piece in pieces:

@@ -7,12 +7,13 @@ import threading
 
 import pytest
 
-from engine.generation.request import Delta, TextDelta
+from engine.generation.request import Delta, Piece, TextDelta
+from engine.generation.text.reasoning import Kind
 from server.openai.mailbox import Post
 
 
 def delta(number: int) -> Delta:
-    return TextDelta(0, str(number), (), number)
+    return TextDelta(0, (Piece(Kind.CONTENT, str(number)),), number)
 
 
 class CountingLoop(asyncio.SelectorEventLoop):

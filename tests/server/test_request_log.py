@@ -9,6 +9,8 @@ import httpx
 import pytest
 
 from engine.events import RequestRecorded
+from engine.generation.request import Piece, RequestFinished, TextDelta, Usage
+from engine.generation.text.reasoning import Kind
 from server.request_log import RequestLog, client_name
 from tests.conftest import EngineMaker
 from tests.waiting import wait_until
@@ -178,3 +180,13 @@ def test_what_the_wire_carries_cannot_forge_a_line() -> None:
     log.begin({**scope("/v1/a\nb\x1b[0m"), "headers": [(b"user-agent", b"evil\r\nX\x1b")]})
     (entry,) = log.entries()
     assert entry.path == "/v1/a?b?[0m" and entry.client == "evilX"
+
+
+def test_speed_counts_tokens_and_not_the_pieces_they_came_in() -> None:
+    notes = RequestLog(lambda _entry: None).begin(scope("/v1/x"))
+    # The first text took three tokens; the other eight came in one piece more.
+    notes.heard(TextDelta(0, (Piece(Kind.REASONING, "so"),), 3))
+    notes.heard(TextDelta(0, (Piece(Kind.CONTENT, "yes"),), 11))
+    notes.heard(RequestFinished(Usage(5, 11), 0.0, 0.0, 0.0))
+    notes.first_token_at, notes.last_at = 10.0, 12.0
+    assert (notes.completion_tokens, notes.tokens_per_second) == (11, 4.0)

@@ -11,7 +11,8 @@ from pytestqt.qtbot import QtBot
 
 from engine.documents.loading import decode
 from engine.engine import Engine
-from engine.library.records import FeatureLabel, NewExperiment, StoredMessage
+from engine.library.conversations import StoredMessage
+from engine.library.records import FeatureLabel, NewExperiment
 from tests.made_saes import make_sae
 from tests.ui.conftest import StageMaker
 from tests.ui.look import until

@@ -16,8 +16,8 @@ from PySide6.QtWidgets import QApplication
 from engine.actions.models.importing import import_local_model
 from engine.config import EngineSettings
 from engine.engine import Engine
+from engine.library.conversations import PLAIN_SIDE
 from engine.library.database import Library
-from engine.library.records import PLAIN_SIDE
 from tests.made_saes import make_sae
 from tests.ui.stage import open_stage
 from ui.context.page_context import CHAT

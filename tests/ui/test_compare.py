@@ -10,7 +10,7 @@ import pytest
 from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
-from engine.library.records import StoredMessage
+from engine.library.conversations import StoredMessage
 from tests.conftest import EngineMaker
 from tests.engine.actions.steering.stage import cluster, member, one_layer, raw
 from tests.made_saes import make_sae

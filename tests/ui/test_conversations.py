@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QLineEdit
 from pytestqt.qtbot import QtBot
 
 from engine.engine import Engine
-from engine.library.records import StoredMessage
+from engine.library.conversations import StoredMessage
 from tests.conftest import EngineMaker
 from tests.made_saes import make_sae
 from tests.ui.conftest import StageMaker

@@ -9,7 +9,7 @@ from pytestqt.qtbot import QtBot
 
 from engine.actions.models.importing import import_local_model
 from engine.engine import Engine
-from engine.library.records import StoredMessage
+from engine.library.conversations import StoredMessage
 from tests.conftest import CheckpointMaker, EngineMaker
 from tests.made_saes import make_sae
 from tests.ui.conftest import StageMaker

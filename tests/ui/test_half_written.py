@@ -10,8 +10,8 @@ from pytestqt.qtbot import QtBot
 
 from engine.config import EngineSettings
 from engine.engine import Engine
+from engine.library.conversations import CUT_OFF
 from engine.library.database import Library
-from engine.library.records import CUT_OFF
 from tests.app.processes import started
 from tests.conftest import EngineMaker
 from tests.ui.conftest import StageMaker

@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QApplication, QWidget
 from pytestqt.qtbot import QtBot
 
 from engine.events import LibraryStateChanged, ServerStateChanged
-from engine.library.records import StoredMessage
+from engine.library.conversations import StoredMessage
 from tests.conftest import EngineMaker
 from tests.ui.conftest import StageMaker
 from tests.ui.look import until

@@ -211,7 +211,7 @@ class Card(QFrame):
 
 
 class ElidedLabel(QLabel):
-    """One line of text cut with an ellipsis where it does not fit; the whole text is the tooltip."""
+    """One line of text cut with an ellipsis where it does not fit; the whole text then is in the tooltip."""
 
     def __init__(
         self, text: str = "", look: str = "body", mode: Qt.TextElideMode = Qt.TextElideMode.ElideRight
@@ -219,7 +219,7 @@ class ElidedLabel(QLabel):
         super().__init__()
         self.setTextFormat(Qt.TextFormat.PlainText)
         self.setProperty("look", look)
-        self._full = self._shorter = ""
+        self._full = self._shorter = self._told = ""
         self._mode = mode
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Preferred)
         self.set_text(text)
@@ -233,6 +233,11 @@ class ElidedLabel(QLabel):
     def full_text(self) -> str:
         """The text before it was cut."""
         return self._full
+
+    def setToolTip(self, text: str) -> None:
+        """What is told beside the text, under the whole of it where that is cut; it stays when the line is cut anew."""
+        self._told = text
+        self._elide()
 
     def sizeHint(self) -> QSize:
         """Room for the whole text."""
@@ -261,7 +266,8 @@ class ElidedLabel(QLabel):
         shown = metrics.elidedText(self._shorter if cut else self._full, self._mode, room)
         if shown != self.text():
             self.setText(shown)
-        self.setToolTip(as_letters(self._full if shown != self._full else ""))
+        whole = as_letters(self._full) if shown != self._full else ""
+        super().setToolTip("\n".join(filter(None, (whole, self._told))))
 
 
 class Notice(QFrame):

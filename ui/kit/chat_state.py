@@ -8,8 +8,18 @@ from typing import Any
 
 from engine.actions.experiments.words import SAMPLING_WORDS
 from engine.errors import InvalidParameter
-from engine.generation.request import MAX_SEED, MIN_SEED, NO_SEED, ChatInput, GenerationRequest, Message, Sampling
-from engine.library.records import CUT_OFF, PLAIN_SIDE, StoredMessage
+from engine.generation.request import (
+    MAX_SEED,
+    MIN_SEED,
+    NO_SEED,
+    ChatInput,
+    GenerationRequest,
+    Message,
+    Piece,
+    Sampling,
+)
+from engine.generation.text.reasoning import Kind
+from engine.library.conversations import CUT_OFF, PLAIN_SIDE, StoredMessage
 from engine.steering.dial import DialWord
 from engine.steering.request import FOLLOW_LIVE, SteeringRequest
 
@@ -131,13 +141,20 @@ def parse_seed(text: str) -> int | None:
 class ConversationMessage:
     """One message on screen. ``role`` is user or assistant; ``details`` is what was known when it was written.
 
-    ``plain`` is the unsteered answer written beside this one, where the two were compared.
+    ``plain`` is the unsteered answer written beside this one, where the two were compared; ``reasoning`` what the model
+    wrote before the answer, which is no part of it.
     """
 
     role: str
     content: str = ""
     details: dict[str, object] = field(default_factory=dict)
     plain: ConversationMessage | None = None
+    reasoning: str = ""
+
+    @property
+    def written(self) -> int:
+        """Characters there are of it, its reasoning among them."""
+        return len(self.content) + len(self.reasoning)
 
     @property
     def sides(self) -> tuple[ConversationMessage, ...]:
@@ -150,19 +167,21 @@ class ConversationMessage:
         program's end.
         """
         reason = self.details.get("finish_reason")
-        return bool(self.content.strip()) and reason in ("length", "stopped", "error", CUT_OFF)
+        return bool(self.content.strip() or self.reasoning) and reason in ("length", "stopped", "error", CUT_OFF)
 
     def copied(self) -> ConversationMessage:
         """A copy that stays as it is when this one goes on."""
         plain = None if self.plain is None else self.plain.copied()
-        return ConversationMessage(self.role, self.content, dict(self.details), plain)
+        return ConversationMessage(self.role, self.content, dict(self.details), plain, self.reasoning)
 
     def stored(self) -> StoredMessage:
         """As the library keeps it."""
         details = dict(self.details)
         if self.plain is not None:
-            details[PLAIN_SIDE] = {"content": self.plain.content, "details": dict(self.plain.details)}
-        return StoredMessage(self.role, self.content, details)
+            plain = self.plain
+            reasoning = {"reasoning": plain.reasoning} if plain.reasoning else {}
+            details[PLAIN_SIDE] = {"content": plain.content, **reasoning, "details": dict(plain.details)}
+        return StoredMessage(self.role, self.content, details, self.reasoning)
 
     @classmethod
     def from_stored(cls, stored: StoredMessage) -> ConversationMessage:
@@ -172,8 +191,19 @@ class ConversationMessage:
         plain = None
         if isinstance(beside, dict):
             given = beside.get("details")
-            plain = cls("assistant", str(beside.get("content", "")), dict(given) if isinstance(given, dict) else {})
-        return cls(stored.role, stored.content, details, plain)
+            plain = cls(
+                "assistant",
+                str(beside.get("content", "")),
+                dict(given) if isinstance(given, dict) else {},
+                reasoning=str(beside.get("reasoning", "")),
+            )
+        return cls(stored.role, stored.content, details, plain, stored.reasoning)
+
+
+def kept_piece(piece: Piece) -> list[object]:
+    """A piece as an answer's details keep it: text, token ids and, where it is none of the content, its kind."""
+    told: list[object] = [piece.text, [token.token_id for token in piece.tokens]]
+    return told if piece.kind is Kind.CONTENT else [*told, piece.kind.value]
 
 
 def build_request(
@@ -192,10 +222,8 @@ def build_request(
         noise_seed: What both sides of a comparison draw from; it takes the place of the seed, which would have each
             written alone.
     """
-    turns = [
-        Message(message.role, message.plain.content if plain and message.plain is not None else message.content)
-        for message in messages
-    ]
+    said = [message.plain if plain and message.plain is not None else message for message in messages]
+    turns = [Message(message.role, side.content, side.reasoning) for message, side in zip(messages, said, strict=True)]
     if options.system_prompt.strip():
         turns.insert(0, Message("system", options.system_prompt))
     sampling = options.sampling()

@@ -47,6 +47,8 @@ _STROKES: dict[str, str] = {
     '<circle cx="12" cy="12" r="2"/>',
     "pulse": '<path d="M3.5 12.5h4l2.5-7 4 13 2.5-6h4"/>',
     "sweep": '<path d="M4.5 19.5h15"/><path d="M4.5 16c4 0 4.5-9 8-9s4 5 7 5"/><circle cx="12.5" cy="7" r="1.6"/>',
+    "unfold": '<path d="m9.5 6 6 6-6 6"/>',
+    "fold": '<path d="m6 9.5 6 6 6-6"/>',
     "undo": '<path d="M5 9.5h9a5 5 0 0 1 0 10H9"/><path d="m9 5-4.5 4.5L9 14"/>',
     "list": '<rect x="4" y="5" width="16" height="14" rx="2"/><path d="M10 5v14"/>',
     "text": '<path d="M5 7V5h14v2"/><path d="M12 5v14"/><path d="M9.5 19h5"/>',

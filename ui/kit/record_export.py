@@ -51,8 +51,8 @@ def new_record(
             "earlier_turns": [
                 {
                     "role": each.role,
-                    "content": each.content,
-                    **({} if each.plain is None else {"plain": each.plain.content}),
+                    **_turn(each),
+                    **_beside(each.plain),
                 }
                 for each in before[:-1]
             ],
@@ -60,10 +60,22 @@ def new_record(
         steering=report if isinstance(report, dict) else {},
         evidence={"rung": rung, "language": language},
         versions=dict(versions),
-        plain_details=_figures(answer.plain.details),
-        steered_details=_figures(details),
+        plain_details=_figures(answer.plain),
+        steered_details=_figures(answer),
     )
 
 
-def _figures(details: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: details[key] for key in FIGURES if key in details}
+def _figures(side: ConversationMessage) -> dict[str, Any]:
+    reasoning = {"reasoning": side.reasoning} if side.reasoning else {}
+    return {**{key: side.details[key] for key in FIGURES if key in side.details}, **reasoning}
+
+
+def _turn(side: ConversationMessage) -> dict[str, Any]:
+    return {"content": side.content, **({"reasoning": side.reasoning} if side.reasoning else {})}
+
+
+def _beside(plain: ConversationMessage | None) -> dict[str, Any]:
+    """What a model wrote beside a turn that was steered."""
+    if plain is None:
+        return {}
+    return {"plain": plain.content, **({"plain_reasoning": plain.reasoning} if plain.reasoning else {})}

@@ -81,8 +81,11 @@ class SweepAnswers(QSplitter):
         written = counted(cell.tokens, "token")
         self.cell_head.setText(f"{intensity_words(cell.intensity)} · {written} · {finish(cell.finish) or 'no answer'}")
         self.cell_figures.setText(cell_words(cell))
-        if self.cell_text.toPlainText() != cell.text:
-            self.cell_text.setPlainText(cell.text)
+        shown = cell.text
+        if cell.reasoning:
+            shown = f"Reasoning, not measured:\n{cell.reasoning}\n\nAnswer:\n{cell.text}"
+        if self.cell_text.toPlainText() != shown:
+            self.cell_text.setPlainText(shown)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """The plot above the answer where there is no room beside it."""

@@ -20,11 +20,11 @@ from engine.generation.request import (
     TextDelta,
 )
 from engine.generation.service import PreparedRequest, RequestHandle
-from engine.library.records import CUT_OFF
+from engine.library.conversations import CUT_OFF
 from engine.steering.path import NO_PATH, SteeringPath
 from engine.steering.report import SteeringReport
 from ui.bridge import Inbox
-from ui.kit.chat_state import ConversationMessage
+from ui.kit.chat_state import ConversationMessage, kept_piece
 from ui.talk.steering_path import former_steps, going_on
 
 MOST_PIECES = 8192
@@ -71,13 +71,13 @@ class AnswerStream(QObject):
         """What steered it, where the end came before the word that the request was submitted."""
         self._handle: RequestHandle | None = None
         self._path = NO_PATH
-        self._begun_with = len(message.content)
-        self._former = former_steps(message.details) if message.content else []
+        self._begun_with = message.written
+        self._former = former_steps(message.details) if message.written else []
         """The path of what was there before, which this goes on from."""
         tokens = message.details.pop("completion_tokens", 0)
         self._tokens = tokens if isinstance(tokens, int) else 0
         pieces = message.details.get("pieces")
-        whole = bool(message.content) and not isinstance(pieces, list)
+        whole = bool(message.written) and not isinstance(pieces, list)
         self._pieces: list[list[object]] | None = None if whole else list(pieces) if isinstance(pieces, list) else []
         for key in ("finish_reason", "error"):
             message.details.pop(key, None)
@@ -90,7 +90,7 @@ class AnswerStream(QObject):
     @property
     def wrote(self) -> bool:
         """Whether anything was added to the message."""
-        return len(self.message.content) > self._begun_with
+        return self.message.written > self._begun_with
 
     @property
     def request_id(self) -> str | None:
@@ -149,10 +149,11 @@ class AnswerStream(QObject):
             self.grown.emit()
 
     def _write(self, delta: TextDelta) -> None:
-        self.message.content += delta.text
+        self.message.content += delta.content
+        self.message.reasoning += delta.reasoning
         self._count(delta.completion_tokens)
         if self._pieces is not None:
-            self._pieces.append([delta.text, [token.token_id for token in delta.tokens]])
+            self._pieces += [kept_piece(piece) for piece in delta.pieces]
             if len(self._pieces) > MOST_PIECES:
                 self._pieces = None
         self._move(TurnState.WRITING)
@@ -186,7 +187,7 @@ class AnswerStream(QObject):
         details = {**self.message.details, "finish_reason": CUT_OFF, **self._steered_so_far()}
         if self._pieces is not None:
             details["pieces"] = list(self._pieces)
-        return ConversationMessage(self.message.role, self.message.content, details)
+        return ConversationMessage(self.message.role, self.message.content, details, reasoning=self.message.reasoning)
 
     def _steered_so_far(self) -> dict[str, object]:
         """What an answer was written under whose last word is not there yet, or is not waited for."""

@@ -19,7 +19,7 @@ from engine.errors import MillmError, NotFound
 from engine.events import ConversationsChanged
 from engine.generation.request import GenerationRequest
 from engine.generation.service import PreparedRequest, RequestHandle
-from engine.library.records import ConversationRecord, StoredMessage
+from engine.library.conversations import ConversationRecord, StoredMessage
 from ui.bridge import Bridge
 from ui.kit.chat_state import ChatOptions, ConversationMessage, build_request, up_to_last_question
 from ui.kit.text import title_of
@@ -48,7 +48,7 @@ class _Turn:
     @property
     def written(self) -> int:
         """Characters that are there."""
-        return sum(len(pen.message.content) for pen in self.pens)
+        return sum(pen.message.written for pen in self.pens)
 
     @property
     def state(self) -> TurnState:
@@ -142,9 +142,9 @@ class ChatSession(QObject):
         noise = _noise(options) if answer.plain is not None else None
         history = self.messages[:-1]
         jobs = [
-            (side, [*history, ConversationMessage("assistant", side.content)], side is answer.plain) for side in cut
+            (side, [*history, ConversationMessage("assistant", side.content, reasoning=side.reasoning)]) for side in cut
         ]
-        self._run(turn, [(side, turns, plain) for side, turns, plain in jobs], options, model, noise)
+        self._run(turn, [(side, turns, side is answer.plain) for side, turns in jobs], options, model, noise)
 
     def edit(self, index: int, text: str, options: ChatOptions, model: str, *, compare: bool = False) -> None:
         """Put ``text`` in the place of the person's message at ``index``, drop what follows, and answer it."""
@@ -338,7 +338,7 @@ class ChatSession(QObject):
     # --- the library ------------------------------------------------------------------------------------------------
 
     def _snapshot(self) -> tuple[str, str, list[StoredMessage]]:
-        kept = [m for m in self.messages if any(side.content or side.details.get("finish_reason") for side in m.sides)]
+        kept = [m for m in self.messages if any(side.written or side.details.get("finish_reason") for side in m.sides)]
         first = next((m.content for m in kept if m.role == "user"), "")
         return title_of(first), self.system_prompt, [self._as_far(message).stored() for message in kept]
 

@@ -17,7 +17,9 @@ KIND: Final = "millm.conversation"
 def as_json(
     title: str, system_prompt: str, messages: Sequence[ConversationMessage], versions: Mapping[str, str]
 ) -> str:
-    """All that is known of every message; ``plain`` is the answer beside a steered one."""
+    """All that is known of every message; ``plain`` is the answer beside a steered one, ``reasoning`` what the model
+    wrote before an answer.
+    """
     whole = {
         "kind": KIND,
         "schema_version": "1",
@@ -53,10 +55,15 @@ def as_markdown(
 
 
 def _message(message: ConversationMessage) -> dict[str, Any]:
-    told: dict[str, Any] = {"role": message.role, "content": message.content, "details": dict(message.details)}
+    told: dict[str, Any] = {"role": message.role, **_said(message)}
     if message.plain is not None:
-        told["plain"] = {"content": message.plain.content, "details": dict(message.plain.details)}
+        told["plain"] = _said(message.plain)
     return told
+
+
+def _said(side: ConversationMessage) -> dict[str, Any]:
+    reasoning = {"reasoning": side.reasoning} if side.reasoning else {}
+    return {"content": side.content, **reasoning, "details": dict(side.details)}
 
 
 def _answer(answer: ConversationMessage) -> list[str]:
@@ -64,7 +71,8 @@ def _answer(answer: ConversationMessage) -> list[str]:
     told = [figures(details) or "still being written", report_words(details, every_step=True), sampling_words(details)]
     if details.get("error"):
         told.append(str(details["error"]))
-    lines = [_quoted(answer.content), "", *(f"*{' '.join(each.split())}*  " for each in told if each)]
+    thought = ["### Reasoning", "", _quoted(answer.reasoning), "", "### Answer", ""] if answer.reasoning else []
+    lines = [*thought, _quoted(answer.content), "", *(f"*{' '.join(each.split())}*  " for each in told if each)]
     report = details.get("steering")
     if isinstance(report, dict):
         lines += steering_lines(report, "###")

@@ -21,7 +21,8 @@ from engine.events import (
     ModelUnloadComplete,
     ServerStateChanged,
 )
-from engine.library.records import ConversationSummary, ModelRecord
+from engine.library.conversations import ConversationSummary
+from engine.library.records import ModelRecord
 from engine.models.registry import LoadedModel
 from ui.context.page_context import CHAT, MODELS, STEERING, PageContext
 from ui.kit import theme

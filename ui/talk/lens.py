@@ -141,7 +141,8 @@ class Lens(QObject):
         if feature is None or not isinstance(pieces, list) or not pieces:
             return
         saes = self._engine.saes
-        answer = [token for _text, tokens in pieces for token in tokens]
+        # The answer is read behind its reasoning, as it was written, and coloured alone.
+        answer = [token for _text, tokens, *_kind in pieces for token in tokens]
 
         def begin() -> tuple[object, int]:
             before = prompt_ids()
@@ -174,9 +175,11 @@ class Lens(QObject):
         values = reading.values(feature.index)[start:]
         found: list[TokenPiece] = []
         place = 0
-        for text, tokens in pieces:
+        for text, tokens, *kind in pieces:
             here = values[place : place + len(tokens)]  # type: ignore[arg-type]
             place += len(tokens)  # type: ignore[arg-type]
+            if kind:
+                continue
             found.append(TokenPiece(str(text), max(here) if here else None))
         most = max((piece.value for piece in found if piece.value is not None), default=0.0)
         words = f"{feature.name} at layer {feature.layer}, from an unsteered reading; strongest here {most:.1f}"

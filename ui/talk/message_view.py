@@ -12,11 +12,14 @@ from ui.kit.chat_state import ConversationMessage, sampling_words
 from ui.kit.flow_text import FlowText
 from ui.kit.markdown_view import MarkdownView
 from ui.kit.plain_text import as_letters
+from ui.kit.reasoning_fold import ReasoningFold
 from ui.kit.steering_text import report_lines, report_words
 from ui.kit.token_text import Coloured, TokenText
 from ui.talk.figures import figures, number
 from ui.talk.message_editor import MessageEditor
 
+NOTHING = "The model ended its answer without writing anything."
+NO_ANSWER = "There is no answer: the model's turn ended in its reasoning."
 BUBBLE_SHARE = 0.8
 """The person's messages take at most this share of the column, so that the two sides can be told apart."""
 
@@ -138,6 +141,7 @@ class AnswerMessage(QWidget):
         self._last = False
         model = message.details.get("model")
         self._name = label(heading or (str(model) if model else "Model"), "strong" if heading else "caption")
+        self.reasoning = ReasoningFold()
         self._text = MarkdownView()
         self.tokens: TokenText | None = None
         self._state = label("", "muted")
@@ -167,6 +171,7 @@ class AnswerMessage(QWidget):
         self._footer.setLayout(footer)
         layout = column(spacing=theme.XS)
         layout.addWidget(self._name)
+        layout.addWidget(self.reasoning)
         layout.addWidget(self._text)
         layout.addWidget(self._state)
         layout.addWidget(self._error)
@@ -189,10 +194,11 @@ class AnswerMessage(QWidget):
         done = "finish_reason" in message.details
         if not done:
             self.clear_colours()
+        self.reasoning.show_text(message.reasoning, under_way=not done and not message.content)
         self._text.set_text(message.content)
         self._text.setVisible(bool(message.content) and self.tokens is None)
         if done and not message.content:
-            self._state.setText("The model ended its answer without writing anything.")
+            self._state.setText(NOTHING if not message.reasoning else NO_ANSWER)
         self._state.setVisible(not message.content)
         self._figures.set_text(figures(message.details))
         self._figures.setToolTip(as_letters(_tooltip(message.details)))

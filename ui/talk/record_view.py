@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from PySide6.QtCore import QSize, Signal
@@ -20,6 +21,7 @@ from ui.kit.facts import Facts
 from ui.kit.feature_picker import density_words
 from ui.kit.flow_text import FlowText
 from ui.kit.markdown_view import MarkdownView
+from ui.kit.reasoning_fold import ReasoningFold
 from ui.kit.rows_table import Column, RowsTable
 from ui.kit.scroll_page import page_scroll
 from ui.kit.steering_text import report_lines
@@ -118,14 +120,17 @@ class ComparisonView(_View):
         self.prompt = FlowText()
         self.plain = MarkdownView()
         self.steered = MarkdownView()
+        self.reasoning = {"plain": ReasoningFold(), "steered": ReasoningFold()}
         self.facts = Facts()
         # Breaks anywhere: hashes and names of SAEs have no spaces.
         self.report = FlowText("caption")
         self.inside.addWidget(_card("Prompt", self.prompt, lambda: self._text("prompt")))
         self._columns = QBoxLayout(QBoxLayout.Direction.LeftToRight)
         self._columns.setSpacing(theme.L)
-        self._columns.addWidget(_card("Plain", self.plain, lambda: self._text("plain")), 1)
-        self._columns.addWidget(_card("Steered", self.steered, lambda: self._text("steered")), 1)
+        for head, answer, name in (("Plain", self.plain, "plain"), ("Steered", self.steered, "steered")):
+            card = _card(head, answer, partial(self._text, name))
+            card.body.insertWidget(1, self.reasoning[name])
+            self._columns.addWidget(card, 1)
         self.inside.addLayout(self._columns)
         written = _card("How they were written", self.facts)
         written.body.insertWidget(written.body.count() - 1, self.report)
@@ -139,6 +144,8 @@ class ComparisonView(_View):
         self.prompt.set_plain(record.prompt)
         self.plain.set_text(record.plain)
         self.steered.set_text(record.steered)
+        for name, details in (("plain", record.plain_details), ("steered", record.steered_details)):
+            self.reasoning[name].show_text(str(details.get("reasoning") or ""))
         self.facts.show_facts([row for row in setting_rows(record) if row[0] not in _LONG])
         self.report.set_plain(report_lines(record.steering))
 

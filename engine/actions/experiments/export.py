@@ -129,14 +129,20 @@ def as_markdown(record: ExperimentRecord) -> str:
         ("Plain", record.plain, record.plain_details),
         ("Steered", record.steered, record.steered_details),
     ):
-        parts += [f"## {head}", "", _quoted(text), "", f"*{_ending(details)}*", ""]
+        parts += [f"## {head}", ""]
+        if details.get("reasoning"):
+            parts += ["### Reasoning", "", _quoted(str(details["reasoning"])), "", "### Answer", ""]
+        parts += [_quoted(text), "", f"*{_ending(details)}*", ""]
     parts += ["## Settings", "", "| | |", "|---|---|"]
     parts += [f"| {name} | {_cell(value)} |" for name, value in setting_rows(record)]
     parts += steering_lines(record.steering, "##")
     earlier = record.settings.get("earlier_turns") or []
     if earlier:
         parts += ["", "## Messages before", ""]
-        parts += [f"**{turn['role']}**\n\n{_quoted(str(turn['content']))}\n" for turn in earlier]
+        for turn in earlier:
+            if turn.get("reasoning"):
+                parts += [f"**{turn['role']}, reasoning**\n\n{_quoted(str(turn['reasoning']))}\n"]
+            parts += [f"**{turn['role']}**\n\n{_quoted(str(turn['content']))}\n"]
     return "\n".join(parts).rstrip() + "\n"
 
 

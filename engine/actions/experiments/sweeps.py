@@ -120,6 +120,7 @@ def _cell(given: object, settings: SweepSettings) -> CellResult:
         finish=word(given.get("finish", ""), f"{where}.finish"),
         clamped=whole(given.get("clamped", 0), f"{where}.clamped"),
         error=None if error is None else word(error, f"{where}.error"),
+        reasoning=word(given.get("reasoning", ""), f"{where}.reasoning"),
         **measured,
     )
 

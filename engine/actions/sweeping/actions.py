@@ -38,12 +38,15 @@ from engine.generation.request import (
     Delta,
     GenerationRequest,
     Message,
+    Piece,
     RequestFailed,
     RequestFinished,
     Sampling,
     TextDelta,
+    text_of,
 )
 from engine.generation.service import GenerationService
+from engine.generation.text.reasoning import Kind
 from engine.library.records import FeatureLabel
 from engine.saes.attachment import Attachment
 from engine.steering.plan import EMPTY_PLAN, ResidualSpec, SteeringPlan, build_plan
@@ -70,9 +73,13 @@ class _Cell:
     handle: RequestHandle | None = None
     written: bool = False
     rereading: Future[Reread] | None = None
-    text: list[str] = field(default_factory=list)
-    token_ids: list[int] = field(default_factory=list)
+    pieces: list[Piece] = field(default_factory=list)
     finish: str = ""
+
+    @property
+    def tokens(self) -> list[tuple[int, bool]]:
+        """Each token that was written, and whether it is one of the answer's; else of the reasoning before it."""
+        return [(token.token_id, piece.kind is Kind.CONTENT) for piece in self.pieces for token in piece.tokens]
 
 
 @dataclass(frozen=True)
@@ -246,8 +253,7 @@ class _Run:
         """Engine thread: keep the text, and say when the answer has ended."""
         match delta:
             case TextDelta():
-                cell.text.append(delta.text)
-                cell.token_ids.extend(token.token_id for token in delta.tokens)
+                cell.pieces.extend(delta.pieces)
             case ChoiceFinished():
                 cell.finish = delta.reason.value
             case RequestFinished():
@@ -266,7 +272,7 @@ class _Run:
         elif ended.reread is not None:
             del self._cells[id(cell)]
             self._finish(cell, ended.reread)
-        elif not cell.token_ids:
+        elif not any(answer for _token, answer in cell.tokens):
             del self._cells[id(cell)]
             self._finish(cell, Reread(None, None))
         else:
@@ -284,8 +290,10 @@ class _Run:
 
     def _reread(self, cell: _Cell) -> None:
         """Submit the re-reading of a cell. Raises as :meth:`GenerationService.submit`."""
-        ids = (*cell.prompt_ids, *cell.token_ids)
-        reading = Rereading(self._rooms, self._loaded, ids, len(cell.prompt_ids), self._steered)
+        tokens = cell.tokens
+        ids = (*cell.prompt_ids, *(token for token, _answer in tokens))
+        answer = [place for place, (_token, counts) in enumerate(tokens, len(cell.prompt_ids)) if counts]
+        reading = Rereading(self._rooms, self._loaded, ids, answer, self._steered)
         cell.rereading = submit(self._rooms, reading)
         self._full_since = None
 
@@ -300,20 +308,22 @@ class _Run:
         cell.rereading.add_done_callback(read)
 
     def _finish(self, cell: _Cell, reread: Reread) -> None:
-        text = "".join(cell.text)
+        text = text_of(cell.pieces, Kind.CONTENT)
+        token_ids = [token for token, answer in cell.tokens if answer]
         topic = self._settings.topic
         self._give(
             CellResult(
                 cell.prompt,
                 cell.intensity,
                 text,
-                len(cell.token_ids),
+                len(token_ids),
                 cell.finish,
                 topic_share(text, topic) if topic else None,
                 reread.features,
                 reread.loss,
-                repeated_trigrams(cell.token_ids),
+                repeated_trigrams(token_ids),
                 cell.clamped,
+                reasoning=text_of(cell.pieces, Kind.REASONING),
             )
         )
 

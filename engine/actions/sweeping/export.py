@@ -21,6 +21,7 @@ HEAD = (
     "repeated_trigrams",
     "clamped",
     "error",
+    "reasoning",
 )
 """Columns of the CSV. ``side`` is plain or steered; a plain answer was asked at no intensity, so its cell is empty."""
 
@@ -53,6 +54,7 @@ def _row(cell: CellResult, prompt: str) -> tuple[Cell, ...]:
         cell.trigrams,
         cell.clamped,
         cell.error,
+        cell.reasoning,
     )
 
 
@@ -79,6 +81,10 @@ def as_markdown(outcome: SweepOutcome, versions: Mapping[str, str]) -> str:
                 answer = _cell(cell.error if cell.error is not None else cell.text)
                 told = f"{_figure(cell.topic) or '–'} | {_figure(cell.perplexity) or '–'}"
                 lines.append(f"| {_side(cell.intensity)} | {answer} | {told} |")
+        thought = [cell for cell in _in_order(outcome) if cell.prompt == number and cell.reasoning]
+        if thought:
+            lines += ["", "| λ | reasoning before the answer, not measured |", "|--:|---|"]
+            lines += [f"| {_side(cell.intensity)} | {_cell(cell.reasoning)} |" for cell in thought]
     return "\n".join(lines) + "\n"
 
 

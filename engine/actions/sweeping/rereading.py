@@ -47,17 +47,19 @@ class Rereading(SaeReading[Reread]):
     """Reads prompt and answer once, plainly.
 
     Args:
-        ids: Prompt and answer.
-        start: Where the answer begins; at least 1.
+        ids: Prompt and all that was written.
+        answer: Places in ``ids`` of the answer's tokens, rising and at least 1; others, as those of its reasoning, are
+            read and not measured.
         steered: Whose features are read.
     """
 
     def __init__(
-        self, rooms: Rooms, loaded: LoadedModel, ids: tuple[int, ...], start: int, steered: Sequence[Steered]
+        self, rooms: Rooms, loaded: LoadedModel, ids: tuple[int, ...], answer: Sequence[int], steered: Sequence[Steered]
     ) -> None:
         super().__init__(rooms, loaded, [ids], [each.place for each in steered])
         self._ids = ids
-        self._start = start
+        self._start = answer[0] if answer else len(ids)
+        self._answer = frozenset(answer)
         self._steered = steered
         self._loss = 0.0
         self._sums = [0.0] * len(steered)
@@ -67,35 +69,37 @@ class Rereading(SaeReading[Reread]):
         # The logits after position p are about token p + 1.
         first = max(self._start - 1 - position, 0)
         about = self._ids[position + first + 1 : position + len(chunk) + 1]
-        if not about:
+        counted = [place for place in range(len(about)) if position + first + place + 1 in self._answer]
+        if not counted:
             backend.extend(store, chunk, work)
             return
         if isinstance(backend, GivesAllLogits):
-            self._loss += _loss(backend.extend_all(store, chunk, work)[first : first + len(about)], about)
+            logits = backend.extend_all(store, chunk, work)[first : first + len(about)]
+            self._loss += _loss(logits[counted], [about[place] for place in counted])
             return
         if first:
             backend.extend(store, chunk[:first], work)
         for place, token in enumerate(chunk[first:]):
             logits = backend.extend(store, [token], work)
-            if place < len(about):
+            if place in counted:
                 self._loss += _loss(logits[None], about[place : place + 1])
 
     def _take(self, residuals: dict[int, Tensor], chunk: tuple[int, ...], text: int, position: int) -> None:
         import torch
 
-        skip = max(self._start - position, 0)
-        if skip >= len(chunk):
+        counted = [place for place in range(len(chunk)) if position + place in self._answer]
+        if not counted:
             return
         for number, each in enumerate(self._steered):
             if not each.strengths:
                 continue
             sae, indices = each.place.sae, list(each.strengths)
-            values = torch.nan_to_num(sae.encode_features(residuals[each.place.layer][skip:], indices), nan=0.0)
+            values = torch.nan_to_num(sae.encode_features(residuals[each.place.layer][counted], indices), nan=0.0)
             signs = torch.tensor([1.0 if each.strengths[index] > 0 else -1.0 for index in indices])
             self._sums[number] += float((values.float().sum(dim=0).cpu() * signs).sum())
 
     def _result(self, figures: ReadingFigures) -> Reread:
-        written = len(self._ids) - self._start
+        written = len(self._answer)
         if not written:
             return Reread(None, None)
         return Reread(self._loss / written, sum(self._sums) / written if self._steered else None)

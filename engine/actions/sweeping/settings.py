@@ -107,7 +107,7 @@ class CellResult:
 
     Attributes:
         prompt: Which prompt, from 0.
-        tokens: Tokens written.
+        tokens: Tokens of the answer; those of its reasoning do not count, here and in every measure.
         topic: Share of topic words; None where no words were given.
         features: Mean activation of the steered features on an unsteered reading of the answer, each with the sign of
             its strength, summed; None where nothing could be read.
@@ -115,6 +115,7 @@ class CellResult:
         trigrams: Share of repeated trigrams.
         clamped: Strengths that were held at ±200.
         error: Why there is no answer, in words.
+        reasoning: What the model wrote before the answer, apart from it.
     """
 
     prompt: int
@@ -128,6 +129,7 @@ class CellResult:
     trigrams: float | None = None
     clamped: int = 0
     error: str | None = None
+    reasoning: str = ""
 
     @property
     def perplexity(self) -> float | None:

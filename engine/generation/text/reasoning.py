@@ -1,171 +1,90 @@
 """Telling a model's reasoning from its answer by the tags it writes.
 
-Knows ``<think>`` and ``</think>``; knows nothing of tokens or of how the parts are sent. Nothing is called reasoning
-without positive evidence: the text opens the tag itself, or the prompt ended with it. An answer taken for reasoning
-would look like lost data.
+Knows ``<think>`` and ``</think>``; knows nothing of tokens, of stop strings or of how the parts are sent. Nothing is
+called reasoning without positive evidence: the text opens the tag itself, or the prompt ended with it. An answer taken
+for reasoning would look like lost data.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
-from typing import Literal
+from enum import Enum, StrEnum
 
 OPEN = "<think>"
 CLOSE = "</think>"
 
-Kind = Literal["content", "reasoning"]
+
+class Kind(StrEnum):
+    """What a piece of an answer is."""
+
+    CONTENT = "content"
+    REASONING = "reasoning"
+
+
+class Beginning(Enum):
+    """Where a text begins, as its prompt leaves it."""
+
+    NEVER = "never"
+    """All of it is the answer, whatever tags it holds: raw text, and a document of a given form."""
+    BEFORE = "before"
+    """Before any reasoning."""
+    OPENED = "opened"
+    """The prompt ended with the open tag."""
+    INSIDE = "inside"
+    """In the midst of reasoning that was cut: what comes goes on with the prompt's last word."""
 
 
 @dataclass(frozen=True)
-class Piece:
-    """Part of a text and what it is."""
+class Part:
+    """Part of a text. ``mark``: it is shown to nobody (a tag, and the white space before and behind it)."""
 
     kind: Kind
     text: str
+    mark: bool = False
+
+    @property
+    def aside(self) -> bool:
+        """Whether it is no part of the answer, so that the request's stop strings say nothing of it."""
+        return self.mark or self.kind is not Kind.CONTENT
 
 
 class _Stage(Enum):
     BEFORE = "before"
     REASONING = "reasoning"
     AFTER = "after"
-    OFF = "off"
 
 
-def prompt_opens_reasoning(prompt: str) -> bool:
-    """Whether a rendered prompt ends with an open tag, so that the answer begins inside the reasoning."""
-    return prompt.rstrip().endswith(OPEN)
+def prompt_beginning(prompt: str) -> Beginning:
+    """Where the answer to a rendered conversation begins."""
+    return Beginning.OPENED if prompt.rstrip().endswith(OPEN) else Beginning.BEFORE
 
 
 class ReasoningSplitter:
-    """Splits a text that arrives in pieces; the parts do not depend on how it was cut.
+    """Says of each character of a text that arrives in pieces what it is; every one comes out again, in order.
 
-    Without evidence the text comes out untouched. With it:
+    The parts do not depend on how the text was cut. The first open tag begins the reasoning, the first close tag after
+    it ends it; later tags are text. Reasoning that is never closed goes on to the end. Where the prompt opened the tag
+    and the model writes it again first, that second tag is a mark too. White space before an open tag that nothing
+    stands before is part of its mark, and so is white space after the close tag where nothing stood before.
 
-    * The first open tag begins the reasoning, the first close tag after it ends it; later tags are text. Tags are never
-      shown. Reasoning that is never closed goes on to the end.
-    * Reasoning loses the white space at both its ends.
-    * Content before the tag is untouched, since it was sent before there was evidence; if it is blank it is dropped.
-    * Content after the tag loses the white space at its end and, where there was no content before, at its start.
-    * Where the prompt opened the tag and the model writes it again first, that second tag is dropped too.
-
-    So what is held back is little: a tail that may be the beginning of a tag, and white space that may turn out to be
-    at an end.
-
-    Args:
-        prompt_opened: The prompt ended with the open tag; see :func:`prompt_opens_reasoning`.
-        enabled: False lets all text through as content (constrained output is never split).
+    What is held back is little: a tail that may be the beginning of a tag, and white space at the very start.
     """
 
-    def __init__(self, prompt_opened: bool = False, enabled: bool = True) -> None:
-        self.found = prompt_opened and enabled
-        """Whether there has been evidence of reasoning."""
-        self._stage = _Stage.OFF
-        if enabled:
-            self._stage = _Stage.REASONING if prompt_opened else _Stage.BEFORE
-        self._held = ""
-        self._at_start = True  # nothing but white space so far in this part
-        self._may_reopen = prompt_opened
-        self._content_before = False
-
-    def feed(self, text: str) -> list[Piece]:
-        """What the next piece of text settles, in order; neighbours are of different kinds."""
-        self._held += text
-        pieces: list[Piece] = []
-        while True:
-            stage = self._stage
-            match stage:
-                case _Stage.BEFORE:
-                    self._before(pieces)
-                case _Stage.REASONING:
-                    self._reasoning(pieces)
-                case _Stage.AFTER:
-                    self._let_out(pieces, "content", len(self._held), trim=True)
-                case _Stage.OFF:
-                    self._let_out(pieces, "content", len(self._held), trim=False)
-            if self._stage is stage:
-                return pieces
-
-    def finish(self) -> list[Piece]:
-        """What is still held, now that nothing follows."""
-        pieces: list[Piece] = []
-        if self._stage in (_Stage.BEFORE, _Stage.OFF):
-            _append(pieces, "content", self._held)
-        elif self._stage is _Stage.REASONING:
-            kept = self._held.strip() if self._at_start else self._held.rstrip()
-            _append(pieces, "reasoning", kept)
-        self._held = ""
-        return pieces
-
-    def _before(self, pieces: list[Piece]) -> None:
-        place = self._held.find(OPEN)
-        if place >= 0:
-            if self._content_before or self._held[:place].strip():
-                self._content_before = True
-                _append(pieces, "content", self._held[:place])
-            self._enter(_Stage.REASONING, self._held[place + len(OPEN) :], at_start=True)
-            self.found = True
-            return
-        sure = len(self._held) - _overlap(self._held, OPEN)
-        if self._content_before or self._held[:sure].strip():
-            self._content_before = True
-            _append(pieces, "content", self._held[:sure])
-            self._held = self._held[sure:]
-
-    def _reasoning(self, pieces: list[Piece]) -> None:
-        if self._may_reopen:
-            start = self._held.lstrip()
-            if OPEN.startswith(start) and start != OPEN:  # blank, or the beginning of a second open tag
-                return
-            self._may_reopen = False
-            if start.startswith(OPEN):
-                self._held = start[len(OPEN) :]
-        place = self._held.find(CLOSE)
-        if place >= 0:
-            rest = self._held[place + len(CLOSE) :]
-            self._held = self._held[:place]
-            self._let_out(pieces, "reasoning", place, trim=True)
-            self._enter(_Stage.AFTER, rest, at_start=not self._content_before)
-            return
-        self._let_out(pieces, "reasoning", len(self._held) - _overlap(self._held, CLOSE), trim=True)
-
-    def _enter(self, stage: _Stage, held: str, *, at_start: bool) -> None:
-        self._stage, self._held, self._at_start = stage, held, at_start
-
-    def _let_out(self, pieces: list[Piece], kind: Kind, sure: int, *, trim: bool) -> None:
-        """Send the first ``sure`` characters held; trimming drops white space at a start, keeps it back at an end."""
-        text = self._held[:sure]
-        if trim:
-            text = text.rstrip()
-            sure = len(text)
-            if self._at_start:
-                text = text.lstrip()
-                self._at_start = not text
-        self._held = self._held[sure:]
-        _append(pieces, kind, text)
-
-
-class ReasoningSpans:
-    """Says which characters of a text are no part of its answer; every character comes out again, in order.
-
-    The same evidence as :class:`ReasoningSplitter`'s, and the same parts: the reasoning with its tags, and the white
-    space at the edges that is never shown. What is held back is a tail that may be the beginning of a tag, and white
-    space at the very start; the result does not depend on how the text was cut.
-
-    Args:
-        prompt_opened: The prompt ended with the open tag.
-    """
-
-    def __init__(self, prompt_opened: bool) -> None:
-        self._stage = _Stage.REASONING if prompt_opened else _Stage.BEFORE
+    def __init__(self, beginning: Beginning = Beginning.BEFORE) -> None:
+        self._stage = _Stage.BEFORE
+        if beginning is Beginning.NEVER:
+            self._stage = _Stage.AFTER
+        elif beginning is not Beginning.BEFORE:
+            self._stage = _Stage.REASONING
+        self._may_reopen = beginning is Beginning.OPENED
         self._held = ""
         self._content_before = False
-        self._at_start = True  # nothing but white space so far in this part
+        self._at_start = False  # after the close tag, with nothing but white space so far
 
-    def feed(self, text: str) -> list[tuple[str, bool]]:
-        """What the next piece settles: parts of the text, and whether each is aside from the answer."""
+    def feed(self, text: str) -> list[Part]:
+        """What the next piece of text settles."""
         self._held += text
-        parts: list[tuple[str, bool]] = []
+        parts: list[Part] = []
         if self._stage is _Stage.BEFORE:
             self._before(parts)
         if self._stage is _Stage.REASONING:
@@ -174,52 +93,88 @@ class ReasoningSpans:
             self._after(parts)
         return parts
 
-    def finish(self) -> list[tuple[str, bool]]:
+    def finish(self) -> list[Part]:
         """What is still held, now that nothing follows."""
-        parts: list[tuple[str, bool]] = []
-        self._let_out(parts, len(self._held), self._stage is _Stage.REASONING)
+        parts: list[Part] = []
+        kind = Kind.REASONING if self._stage is _Stage.REASONING else Kind.CONTENT
+        self._let_out(parts, len(self._held), kind)
         return parts
 
-    def _before(self, parts: list[tuple[str, bool]]) -> None:
+    def _before(self, parts: list[Part]) -> None:
         place = self._held.find(OPEN)
         sure = place if place >= 0 else len(self._held) - _overlap(self._held, OPEN)
-        blank = self._at_start and not self._held[:sure].strip()
-        if place < 0 and blank:
-            return
-        self._at_start = self._at_start and blank
-        self._content_before = not blank
-        self._let_out(parts, sure, blank)
+        if self._content_before or self._held[:sure].strip():
+            self._content_before = True
+            self._let_out(parts, sure, Kind.CONTENT)
         if place >= 0:
+            self._let_out(parts, self._held.index(OPEN) + len(OPEN), Kind.REASONING, mark=True)
             self._stage = _Stage.REASONING
-            self._let_out(parts, len(OPEN), True)
 
-    def _reasoning(self, parts: list[tuple[str, bool]]) -> None:
+    def _reasoning(self, parts: list[Part]) -> None:
+        if self._may_reopen:
+            start = self._held.lstrip()
+            if OPEN.startswith(start) and start != OPEN:  # blank, or the beginning of a second open tag
+                return
+            self._may_reopen = False
+            if start.startswith(OPEN):
+                self._let_out(parts, self._held.index(OPEN) + len(OPEN), Kind.REASONING, mark=True)
         place = self._held.find(CLOSE)
-        if place < 0:
-            self._let_out(parts, len(self._held) - _overlap(self._held, CLOSE), True)
-            return
-        self._let_out(parts, place + len(CLOSE), True)
-        self._stage, self._at_start = _Stage.AFTER, not self._content_before
+        sure = place if place >= 0 else len(self._held) - _overlap(self._held, CLOSE)
+        self._let_out(parts, sure, Kind.REASONING)
+        if place >= 0:
+            self._let_out(parts, len(CLOSE), Kind.REASONING, mark=True)
+            self._stage, self._at_start = _Stage.AFTER, not self._content_before
 
-    def _after(self, parts: list[tuple[str, bool]]) -> None:
+    def _after(self, parts: list[Part]) -> None:
         if self._at_start:
-            self._let_out(parts, len(self._held) - len(self._held.lstrip()), True)
+            self._let_out(parts, len(self._held) - len(self._held.lstrip()), Kind.CONTENT, mark=True)
             self._at_start = not self._held
-        self._let_out(parts, len(self._held), False)
+        self._let_out(parts, len(self._held), Kind.CONTENT)
 
-    def _let_out(self, parts: list[tuple[str, bool]], sure: int, aside: bool) -> None:
+    def _let_out(self, parts: list[Part], sure: int, kind: Kind, *, mark: bool = False) -> None:
         text, self._held = self._held[:sure], self._held[sure:]
         if text:
-            parts.append((text, aside))
+            parts.append(Part(kind, text, mark))
 
 
-def _append(pieces: list[Piece], kind: Kind, text: str) -> None:
-    if not text:
-        return
-    if pieces and pieces[-1].kind == kind:
-        pieces[-1] = Piece(kind, pieces[-1].text + text)
-    else:
-        pieces.append(Piece(kind, text))
+class Edges:
+    """What is shown of the parts of a text: no mark, and no white space at an edge of the reasoning.
+
+    Reasoning loses the white space at both its ends, content after it that at its end. Content without reasoning is
+    untouched, and so is content before it, since it was shown before there was evidence. White space that may turn out
+    to be at an end is held back. A text that ends in the midst of its open tag has no reasoning: what is there of the
+    tag is shown.
+    """
+
+    def __init__(self, beginning: Beginning = Beginning.BEFORE) -> None:
+        self.found = beginning in (Beginning.OPENED, Beginning.INSIDE)
+        """Whether there has been evidence of reasoning."""
+        self._at_start = beginning is not Beginning.INSIDE
+        self._opening = ""
+        self._space = ""
+
+    def show(self, part: Part) -> str:
+        """What the next part lets be shown, all of it of the part's kind."""
+        if part.mark:
+            self._space = ""
+            if not self.found:
+                self._opening += part.text
+                self.found = self._opening.endswith(OPEN)
+            return ""
+        if not self.found:
+            return part.text
+        text = self._space + part.text
+        if part.kind is Kind.REASONING and self._at_start:
+            text = text.lstrip()
+        shown = text.rstrip()
+        self._space = text[len(shown) :]
+        if part.kind is Kind.REASONING:
+            self._at_start = self._at_start and not shown
+        return shown
+
+    def finish(self) -> str:
+        """What is still held and belongs to the content, now that nothing follows."""
+        return "" if self.found else self._opening
 
 
 def _overlap(text: str, tag: str) -> int:

@@ -1,6 +1,7 @@
-"""The text of one choice: tokens in, safe text out, each token with the text it wrote.
+"""The text of one choice: tokens in, safe pieces out, each of one kind and with the tokens that wrote it.
 
-Puts the detokenizer and the stop holder together; knows nothing of sampling or of where the text goes.
+Puts the detokenizer, the reasoning splitter and the stop holder together; knows nothing of sampling or of where the
+text goes.
 """
 
 from __future__ import annotations
@@ -8,22 +9,28 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from engine.generation.request import TokenInfo
+from engine.generation.request import Piece, TokenInfo, joined
 from engine.generation.text.detokenizer import Detokenizer, TokenSource
-from engine.generation.text.reasoning import CLOSE, OPEN, ReasoningSpans
-from engine.generation.text.stops import Held, StopHolder
+from engine.generation.text.reasoning import CLOSE, OPEN, Beginning, Edges, Kind, Part, ReasoningSplitter
+from engine.generation.text.stops import StopHolder
+
+if TYPE_CHECKING:
+    from engine.generation.lane import PreparedRequest
+
+CONTEXT_IDS = 6
+"""Prompt tokens the detokenizer sees before the first generated one, so that a continued text keeps its spaces."""
 
 
 @dataclass(frozen=True)
 class Emitted:
-    """Text that may be shown, the tokens whose text is out with it, and whether a stop string ended the choice.
+    """Pieces that may be shown, and whether a stop string ended the choice.
 
-    Either may be empty. The text of a token that was cut by a stop is only partly in ``text``.
+    The text of a token that was cut by a stop is only partly in its piece.
     """
 
-    text: str = ""
-    tokens: tuple[TokenInfo, ...] = ()
+    pieces: tuple[Piece, ...] = ()
     stopped: bool = False
 
 
@@ -39,10 +46,12 @@ class _Waiting:
 class ChoiceText:
     """The text stream of one choice.
 
-    A token goes out with the text that completes it. One that shows nothing by itself (a special token, part of a
+    A token goes out with the piece that completes it. One that shows nothing by itself (a special token, part of a
     character) goes out with the next text, or at the end. When a stop string cuts the text, tokens that begin at or
     after the cut never go out. Each token gets its ``text``, ``bytes`` and ``text_offset`` here: the characters of
     prompt and completion before it.
+
+    ``stops`` end the answer and say nothing of the reasoning, but for those that name a tag of it.
 
     A stop that is exactly the written form of a special token also ends the text when the model writes that token,
     which itself shows nothing.
@@ -54,8 +63,7 @@ class ChoiceText:
         min_tokens: Tokens that are written whatever they spell.
         prompt_chars: Length of the prompt in characters; where ``text_offset`` starts.
         turn_ends: Stop strings of the program's own, which close a turn wherever they stand.
-        reasoning: Tells the model's reasoning from its answer. ``stops`` end the answer and say nothing of the
-            reasoning, but for those that name a tag of it. None: all of the text is the answer.
+        beginning: Where the text begins; by default all of it is the answer.
     """
 
     def __init__(
@@ -67,24 +75,41 @@ class ChoiceText:
         min_tokens: int = 0,
         prompt_chars: int = 0,
         turn_ends: Sequence[str] = (),
-        reasoning: ReasoningSpans | None = None,
+        beginning: Beginning = Beginning.NEVER,
     ) -> None:
         self._tokenizer = tokenizer
         self._stop_texts = frozenset((*stops, *turn_ends))
         self._detokenizer = Detokenizer(tokenizer, context_ids)
-        self._reasoning = reasoning
+        self._splitter = ReasoningSplitter(beginning)
+        self._edges = Edges(beginning)
+        self._kind = Kind.REASONING if self._edges.found else Kind.CONTENT
         everywhere = [stop for stop in stops if OPEN in stop or CLOSE in stop]
         self._stops = StopHolder(stops, active=min_tokens == 0, everywhere=(*turn_ends, *everywhere))
         self._min_tokens = min_tokens
         self._prompt_chars = prompt_chars
         self._fed = 0
         self._decoded = 0  # characters the detokenizer has given
-        self._shown = 0  # characters that went out
+        self._shown = 0  # characters that went out, those of tags among them
+        self._held: deque[Part] = deque()  # what the stop holder holds
         self._waiting: deque[_Waiting] = deque()
         self._stopped = False
 
-    def feed(self, token: TokenInfo) -> Emitted:
-        """Take the next token; what may be shown now. After a stop nothing more comes out."""
+    @property
+    def reasoned(self) -> bool:
+        """Whether there has been evidence of reasoning."""
+        return self._edges.found
+
+    def feed(self, token: TokenInfo, *, last: bool = False) -> Emitted:
+        """Take the next token; what may be shown now, and with the ``last`` one all the rest. After a stop nothing more
+        comes out.
+        """
+        fed = self._feed(token)
+        if fed.stopped or not last:
+            return fed
+        rest = self.finish()
+        return Emitted(joined((*fed.pieces, *rest.pieces)), rest.stopped)
+
+    def _feed(self, token: TokenInfo) -> Emitted:
         if self._stopped:
             return Emitted(stopped=True)
         self._stops.active = self._fed >= self._min_tokens
@@ -98,12 +123,12 @@ class ChoiceText:
         )
         self._waiting.append(_Waiting(filled, self._decoded, None))
         self._settle(text)
-        held = self._hold(text)
+        parts, stopped = self._hold(text)
         if self._stops.active and self._is_stop_token(filled):
-            return self._close(held.text + self._rest(), stopped=True)
-        if held.stopped:
-            return self._close(held.text, stopped=True)
-        return self._release(held.text)
+            return self._close([*parts, *self._rest()], stopped=True)
+        if stopped:
+            return self._close(parts, stopped=True)
+        return Emitted(joined(self._release(parts)))
 
     def finish(self) -> Emitted:
         """What is still held, now that no token follows. A stop can still be found in it."""
@@ -111,36 +136,51 @@ class ChoiceText:
             return Emitted(stopped=True)
         text = self._detokenizer.finish()
         self._settle(text)
-        held = self._hold(text, last=True)
-        if held.stopped:
-            return self._close(held.text, stopped=True)
-        return self._close(held.text + self._stops.finish(), stopped=False)
+        parts, stopped = self._hold(text, last=True)
+        if not stopped:
+            parts += self._through(self._stops.finish())
+        return self._close(parts, stopped=stopped)
 
-    def _hold(self, text: str, *, last: bool = False) -> Held:
-        """Look for stops in the next piece, in its answer and its reasoning each for those that count there."""
-        if self._reasoning is None:
-            return self._stops.feed(text)
-        parts = self._reasoning.feed(text)
+    def _hold(self, text: str, *, last: bool = False) -> tuple[list[Part], bool]:
+        """Look for stops in the next text, in its answer and its reasoning each for those that count there: the parts
+        that are let through, and whether one was found.
+        """
+        parts = self._splitter.feed(text)
         if last:
-            parts += self._reasoning.finish()
-        shown = ""
-        for part, aside in parts:
-            held = self._stops.feed(part, aside=aside)
-            shown += held.text
+            parts += self._splitter.finish()
+        through: list[Part] = []
+        for part in parts:
+            self._held.append(part)
+            held = self._stops.feed(part.text, aside=part.aside)
+            through += self._through(held.text)
             if held.stopped:
-                return Held(shown, True)
-        return Held(shown)
+                return through, True
+        return through, False
+
+    def _through(self, text: str) -> list[Part]:
+        """The next characters of what was held, which are ``text``, as the parts they are of."""
+        parts: list[Part] = []
+        left = len(text)
+        while left:
+            part = self._held.popleft()
+            if len(part.text) > left:
+                self._held.appendleft(replace(part, text=part.text[left:]))
+                part = replace(part, text=part.text[:left])
+            left -= len(part.text)
+            parts.append(part)
+        return parts
 
     def _is_stop_token(self, token: TokenInfo) -> bool:
         return (
             bool(self._stop_texts) and token.token_id in self._tokenizer.hidden_ids and token.text in self._stop_texts
         )
 
-    def _rest(self) -> str:
+    def _rest(self) -> list[Part]:
         """Everything held, flushed because the text ends here."""
         text = self._detokenizer.finish()
         self._settle(text)
-        return self._hold(text, last=True).text + self._stops.finish()
+        parts, _stopped = self._hold(text, last=True)
+        return parts + self._through(self._stops.finish())
 
     def _settle(self, text: str) -> None:
         """``text`` has been decoded: it completes the tokens that had shown nothing yet."""
@@ -154,16 +194,37 @@ class ChoiceText:
             end = self._decoded + 1  # earlier ones hold bytes of the first new character at most
         self._decoded += len(text)
 
-    def _release(self, text: str) -> Emitted:
-        self._shown += len(text)
-        ready: list[TokenInfo] = []
-        while self._waiting and self._waiting[0].end is not None and self._waiting[0].end <= self._shown:
-            ready.append(self._waiting.popleft().token)
-        return Emitted(text, tuple(ready))
+    def _release(self, parts: Sequence[Part]) -> list[Piece]:
+        pieces: list[Piece] = []
+        for part in parts:
+            self._kind = part.kind
+            self._shown += len(part.text)
+            ready: list[TokenInfo] = []
+            while self._waiting and self._waiting[0].end is not None and self._waiting[0].end <= self._shown:
+                ready.append(self._waiting.popleft().token)
+            pieces.append(Piece(part.kind, self._edges.show(part), tuple(ready)))
+        return pieces
 
-    def _close(self, text: str, *, stopped: bool) -> Emitted:
+    def _close(self, parts: Sequence[Part], *, stopped: bool) -> Emitted:
         self._stopped = stopped
-        self._shown += len(text)
+        pieces = self._release(parts)
+        if rest := self._edges.finish():
+            self._kind = Kind.CONTENT
+            pieces.append(Piece(Kind.CONTENT, rest))
         kept = tuple(w.token for w in self._waiting if not stopped or w.start < self._shown)
         self._waiting.clear()
-        return Emitted(text, kept, stopped)
+        return Emitted(joined((*pieces, Piece(self._kind, "", kept))), stopped)
+
+
+def text_of_choice(prepared: PreparedRequest, prompt: int) -> ChoiceText:
+    """The text of a choice for prompt number ``prompt``. Constrained text is all document, whatever it opens."""
+    request, given = prepared.request, prepared.prompts[prompt]
+    return ChoiceText(
+        prepared.loaded.backend.tokenizer,
+        request.stop,
+        turn_ends=prepared.own_stops,
+        beginning=given.beginning if request.response_format is None else Beginning.NEVER,
+        context_ids=given.token_ids[-CONTEXT_IDS:] if prepared.continues[prompt] else (),
+        min_tokens=request.sampling.min_tokens,
+        prompt_chars=len(given.text),
+    )

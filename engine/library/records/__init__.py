@@ -4,13 +4,6 @@ May import: nothing of ours.
 """
 
 from engine.library.records.circuits import CircuitPage, CircuitRecord, ClaimRecord, NewCircuit, ServingMode
-from engine.library.records.conversations import (
-    CUT_OFF,
-    PLAIN_SIDE,
-    ConversationRecord,
-    ConversationSummary,
-    StoredMessage,
-)
 from engine.library.records.experiments import ExperimentRecord, ExperimentSummary, NewExperiment, RecordKind
 from engine.library.records.models import EngineKind, ModelRecord, ModelSource, ModelStatus, NewModel
 from engine.library.records.profiles import NewProfile, ProfileKind, ProfileRecord
@@ -25,15 +18,11 @@ from engine.library.records.saes import (
 )
 
 __all__ = [
-    "CUT_OFF",
-    "PLAIN_SIDE",
     "AttachItem",
     "AttachSetRecord",
     "CircuitPage",
     "CircuitRecord",
     "ClaimRecord",
-    "ConversationRecord",
-    "ConversationSummary",
     "EngineKind",
     "ExperimentRecord",
     "ExperimentSummary",
@@ -53,5 +42,4 @@ __all__ = [
     "SaeSource",
     "SaeStatus",
     "ServingMode",
-    "StoredMessage",
 ]

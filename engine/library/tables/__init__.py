@@ -6,7 +6,6 @@ records. A change here needs a new file in ``engine/library/migrations/versions`
 
 from engine.library.tables.base import Base, UtcDateTime, utc_now
 from engine.library.tables.circuits import CircuitRow, ClaimRow
-from engine.library.tables.conversations import ConversationRow, MessageRow
 from engine.library.tables.experiments import ExperimentRow
 from engine.library.tables.models import ModelRow
 from engine.library.tables.profiles import ProfileRow
@@ -18,10 +17,8 @@ __all__ = [
     "Base",
     "CircuitRow",
     "ClaimRow",
-    "ConversationRow",
     "ExperimentRow",
     "LabelRow",
-    "MessageRow",
     "ModelRow",
     "ProfileRow",
     "SaeRow",

@@ -276,7 +276,8 @@ class CheckpointTokenizer:
         """The conversation as the model's own template writes it, with everything that was said in it.
 
         Args:
-            messages: ``role`` and ``content`` of each turn; nothing else reaches the template.
+            messages: ``role`` and ``content`` of each turn, and ``reasoning_content`` for templates that read it;
+                nothing else reaches the template.
             add_generation_prompt: End with the opening of an assistant turn.
             continue_final: Leave the last message open, so that the model goes on with it.
             kwargs: Variables for the template.

@@ -49,7 +49,7 @@ def text_of(engine: Engine, name: str, prompt: str = "the sea", tokens: int = 8)
         name, TextInput((prompt,)), Sampling(temperature=0.0, ignore_eos=True), max_tokens=tokens
     )
     deltas = collect(engine.generation, engine.generation.prepare(request))
-    return "".join(d.text for d in deltas if isinstance(d, TextDelta))
+    return "".join(d.content for d in deltas if isinstance(d, TextDelta))
 
 
 def long_request(name: str) -> GenerationRequest:

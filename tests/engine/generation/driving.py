@@ -42,7 +42,7 @@ class Answer:
     deltas: list[Delta] = field(default_factory=list)
 
     def text(self, index: int = 0) -> str:
-        return "".join(d.text for d in self.deltas if isinstance(d, TextDelta) and d.index == index)
+        return "".join(d.content for d in self.deltas if isinstance(d, TextDelta) and d.index == index)
 
     def ids(self, index: int = 0) -> list[int]:
         return [t.token_id for d in self.deltas if isinstance(d, TextDelta) and d.index == index for t in d.tokens]

@@ -120,7 +120,7 @@ def test_a_stream_adds_up_to_the_document(driver: Driver) -> None:
     seen = 0
     while not answer.finished:
         driver.tick()
-        pieces = [delta for delta in answer.deltas if hasattr(delta, "text")]
+        pieces = [delta for delta in answer.deltas if hasattr(delta, "pieces")]
         assert len(pieces) >= seen
         seen = len(pieces)
     assert seen > 5

@@ -17,9 +17,10 @@ from engine.generation.prompts import (
     unread_variables,
 )
 from engine.generation.request import ChatInput, Message, TextInput
+from engine.generation.text.reasoning import Beginning
 from engine.models.backends.tokenizer import CheckpointTokenizer
 from tests.engine.generation.made_tokenizers import byte_level, sentencepiece
-from tests.tiny import CHAT_TEMPLATE
+from tests.tiny import CHAT_TEMPLATE, THINKING_TEMPLATE
 
 # In the manner of the families named; BOS is token 0, "<|bos|>".
 LLAMA_3 = (
@@ -344,3 +345,77 @@ def test_several_prompts_keep_their_order() -> None:
     prepared = prepare_text(tokenizer, TextInput(("the sea", "a ship")))
     assert [prompt.text for prompt in prepared] == ["the sea", "a ship"]
     assert [tokenizer.decode(prompt.token_ids) for prompt in prepared] == ["the sea", "a ship"]
+
+
+# --- the reasoning of earlier turns -----------------------------------------------------------------------------------
+
+READING = (
+    "{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\n' }}"
+    "{% if m.reasoning_content is string %}{{ '<think>' + m.reasoning_content + '</think>' }}{% endif %}"
+    "{{ m['content'] + '<|im_end|>\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
+ASKED, OPENED = "<|im_start|>user\nq<|im_end|>\n", "<|im_start|>assistant\n"
+
+
+def thought(*turns: tuple[str, str, str]) -> ChatInput:
+    return ChatInput(tuple(Message(*turn) for turn in turns))
+
+
+@pytest.mark.parametrize(
+    ("template", "said"),
+    [
+        (READING, "<think>why</think>a"),
+        (CHAT_TEMPLATE, "a"),
+        (CHAT_TEMPLATE.replace("m['content']", "(m | tojson)"), '{"role": "assistant", "content": "a"}'),
+    ],
+)
+def test_thoughts_reach_a_template_that_reads_them_and_no_other(template: str, said: str) -> None:
+    given = thought(("user", "q", ""), ("assistant", "a", "why"), ("user", "b", ""))
+    prompt, notes, continued = prepare_chat(byte_level(chat_template=template), given)
+    assert f"{OPENED}{said}<|im_end|>\n" in prompt.text and "why" not in prompt.text.replace("<think>why</think>", "")
+    assert (notes, continued, prompt.beginning) == ((), False, Beginning.BEFORE)
+
+
+def test_thoughts_go_on_with_the_answer_they_led_to() -> None:
+    given = thought(("user", "q", ""), ("assistant", "half", "why"))
+    prompt, _, continued = prepare_chat(byte_level(chat_template=READING), given)
+    assert prompt.text == f"{ASKED}{OPENED}<think>why</think>half"
+    assert (continued, prompt.beginning) == (True, Beginning.BEFORE)
+
+
+@pytest.mark.parametrize(
+    ("template", "opened"),
+    [
+        (CHAT_TEMPLATE, f"{ASKED}{OPENED}<think>\n"),
+        (THINKING_TEMPLATE, f"{ASKED}{OPENED}<think>\n"),
+        (None, "<start_of_turn>user\nq<end_of_turn>\n<start_of_turn>model\n<think>\n"),
+    ],
+)
+def test_thoughts_that_were_cut_go_on(template: str | None, opened: str) -> None:
+    given = thought(("user", "q", ""), ("assistant", "", "so it"))
+    prompt, _, continued = prepare_chat(byte_level(chat_template=template), given)
+    assert (prompt.text, continued, prompt.beginning) == (f"{opened}so it", True, Beginning.INSIDE)
+
+
+def test_thoughts_of_neighbours_that_are_merged_are_kept() -> None:
+    template = READING.replace("{% for m in", "{{ raise_exception('no') if messages | length > 3 }}{% for m in")
+    given = thought(("user", "q", ""), ("assistant", "a", "one"), ("assistant", "b", "two"), ("user", "c", ""))
+    prompt, notes, _ = prepare_chat(byte_level(chat_template=template), given)
+    assert f"{OPENED}<think>one\n\ntwo</think>a\n\nb<|im_end|>" in prompt.text and notes == (NOTE_FOLDED,)
+
+
+def test_thoughts_of_others_and_thoughts_alone() -> None:
+    given = thought(("user", "q", "mine"))
+    assert "mine" not in prepare_chat(byte_level(chat_template=READING), given)[0].text
+    with pytest.raises(InvalidParameter, match="nothing to answer"):
+        prepare_chat(byte_level(), thought(("assistant", "", "why")))
+    with pytest.raises(InvalidParameter) as caught:
+        prepare_chat(byte_level(), thought(("user", "q", ""), ("assistant", "a", "\ud800")))
+    assert caught.value.param == "messages.1.reasoning_content"
+
+
+def test_where_an_answer_begins() -> None:
+    given = thought(("user", "q", ""))
+    assert prepare_chat(byte_level(chat_template=THINKING_TEMPLATE), given)[0].beginning is Beginning.OPENED
+    # Raw text has no reasoning, whatever it ends with.
+    assert prepare_text(byte_level(), TextInput(("<think>",)))[0].beginning is Beginning.NEVER

@@ -8,7 +8,8 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.generation.request import TokenInfo
+from engine.generation.request import TokenInfo, text_of
+from engine.generation.text.reasoning import Kind
 from engine.generation.text.stream import ChoiceText, Emitted
 from engine.models.backends.tokenizer import CheckpointTokenizer
 from tests.engine.generation.made_tokenizers import byte_chunks, byte_level, sentencepiece
@@ -17,7 +18,11 @@ BYTE_LEVEL = byte_level()
 
 
 def shown(emitted: Emitted) -> tuple[str, list[str], bool]:
-    return emitted.text, [token.text for token in emitted.tokens], emitted.stopped
+    return text_of(emitted.pieces, Kind.CONTENT), [token.text for token in tokens_of(emitted)], emitted.stopped
+
+
+def tokens_of(emitted: Emitted) -> list[TokenInfo]:
+    return [token for piece in emitted.pieces for token in piece.tokens]
 
 
 def run(choice: ChoiceText, ids: Sequence[int]) -> list[tuple[str, list[str], bool]]:
@@ -58,7 +63,7 @@ def test_an_unfinished_character_goes_out_at_the_end() -> None:
 def test_offsets_count_characters_before_the_token() -> None:
     tokenizer, ids = chunked(b"h\xc3", b"\xa9", b" \xf0\x9f", b"\x99\x82", b"!")
     choice = ChoiceText(tokenizer, prompt_chars=10)
-    tokens = [token for i in ids for token in choice.feed(TokenInfo(i)).tokens]
+    tokens = [token for i in ids for token in tokens_of(choice.feed(TokenInfo(i)))]
     assert [(token.text_offset, token.bytes) for token in tokens] == [
         (10, b"h\xc3"),
         (11, b"\xa9"),
@@ -71,7 +76,7 @@ def test_offsets_count_characters_before_the_token() -> None:
 def test_logprobs_travel_with_the_token() -> None:
     tokenizer, ids = chunked(b"one")
     emitted = ChoiceText(tokenizer).feed(TokenInfo(ids[0], logprob=-0.5))
-    assert emitted.tokens[0].logprob == -0.5
+    assert tokens_of(emitted)[0].logprob == -0.5
 
 
 def test_a_token_waits_with_text_that_may_be_a_stop() -> None:
@@ -171,12 +176,16 @@ def test_every_token_goes_out_once_and_no_stop_is_shown(text: str, stops: list[s
     choice, out, tokens, stopped = ChoiceText(tokenizer, stops), "", [], False
     for token_id in ids:
         emitted = choice.feed(TokenInfo(token_id))
-        out, tokens, stopped = out + emitted.text, [*tokens, *emitted.tokens], emitted.stopped
+        out, tokens, stopped = (
+            out + text_of(emitted.pieces, Kind.CONTENT),
+            [*tokens, *tokens_of(emitted)],
+            emitted.stopped,
+        )
         if stopped:
             break
     if not stopped:
         emitted = choice.finish()
-        out, tokens = out + emitted.text, [*tokens, *emitted.tokens]
+        out, tokens = out + text_of(emitted.pieces, Kind.CONTENT), [*tokens, *tokens_of(emitted)]
     assert text.startswith(out)
     assert stopped == any(stop in text for stop in stops)
     assert not any(stop in out for stop in stops)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from engine.errors import InvalidParameter, NotFound
+from engine.library.conversations import CUT_OFF, StoredMessage
 from engine.library.database import Library
-from engine.library.records import CUT_OFF, StoredMessage
 
 USER = StoredMessage("user", "What is the sea?", {})
 ANSWER = StoredMessage("assistant", "Salt water. 🙂", {"model": "tiny", "finish_reason": "stop", "tokens": [3, 4]})

@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from engine.errors import ModelAlreadyExists, ModelLocked
+from engine.library.conversations import StoredMessage
 from engine.library.database import Library
-from engine.library.records import EngineKind, ModelSource, NewModel, StoredMessage
+from engine.library.records import EngineKind, ModelSource, NewModel
 
 ROOT = Path(__file__).parents[3]
 
@@ -24,7 +25,7 @@ WRITER = """
 import sys
 from pathlib import Path
 from engine.library.database import Library
-from engine.library.records import StoredMessage
+from engine.library.conversations import StoredMessage
 library = Library.open(Path(sys.argv[1]))
 saved = library.conversations.create("loop")
 number = 0

@@ -15,8 +15,9 @@ from sqlalchemy import create_engine, inspect
 
 from engine.errors import LibraryUnusable
 from engine.library import migrate
+from engine.library.conversations import StoredMessage
 from engine.library.database import Library
-from engine.library.records import FeatureLabel, ModelStatus, NewProfile, NewSae, SaeSource, StoredMessage
+from engine.library.records import FeatureLabel, ModelStatus, NewProfile, NewSae, SaeSource
 from engine.library.tables import Base
 
 OLD_ROW = (
@@ -68,7 +69,7 @@ def sql(engine: Any, table: str) -> str:
 
 
 def test_the_history_is_known() -> None:
-    assert migrate.known_revisions() == ["0001", "0002", "0003", "0004", "0005", "0006"]
+    assert migrate.known_revisions() == ["0001", "0002", "0003", "0004", "0005", "0006", "0007"]
 
 
 def test_the_history_ends_at_the_tables_as_they_are(tmp_path: Path) -> None:
@@ -205,7 +206,7 @@ def test_a_newer_database_is_left_untouched(tmp_path: Path) -> None:
     with pytest.raises(LibraryUnusable) as caught:
         Library.open(path)
     assert "newer version" in caught.value.message and "0009" in caught.value.message
-    assert caught.value.details["newest_known"] == "0006"
+    assert caught.value.details["newest_known"] == "0007"
     assert path.read_bytes() == before
     assert os.listdir(tmp_path) == ["millm.db"]
 

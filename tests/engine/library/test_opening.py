@@ -20,7 +20,7 @@ def test_a_fresh_library_is_made_with_its_folder(tmp_path: Path) -> None:
         assert library.path == path
     with closing(sqlite3.connect(path)) as raw:
         assert raw.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-        assert raw.execute("SELECT version_num FROM alembic_version").fetchall() == [("0006",)]
+        assert raw.execute("SELECT version_num FROM alembic_version").fetchall() == [("0007",)]
     assert sorted(os.listdir(path.parent)) == ["millm.db"]
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from engine.library.conversations import StoredMessage
 from engine.library.database import Library
-from engine.library.records import StoredMessage
 from tests.ui.scenes.studio import Scene, Studio
 from ui.context.page_context import CHAT, HOME, RECORDS
 from ui.kit.steer_targets import TargetKind
 from ui.talk.chat_side import ANSWERING, FEATURES
 from ui.talk.compare_message import CompareMessage
+from ui.talk.message_view import AnswerMessage
 from ui.talk.prompt_inspector import PromptInspector
 
 SALT = """Rivers carry **dissolved minerals** from rocks into the sea. Three things then keep the salt there:
@@ -41,6 +42,10 @@ KEPT = (
     ("Why the sea is salty", "Why is the sea salty?", SALT),
     ("A loop as a comprehension", "Turn my loop over even numbers into a comprehension.", LOOP),
 )
+TRAINS = "Two trains", "Two trains 100 km apart meet at 50 km/h each. When?"
+THOUGHT = """They come nearer by 50 + 50 = 100 km each hour.
+
+100 km at 100 km/h is one hour. The speeds are equal, so they meet in the middle, at 50 km."""
 QUESTION = "Name three things one can see at the seaside."
 PLACE = "Describe a place you like."
 
@@ -60,6 +65,21 @@ def keep_conversations(library: Library, model: str) -> None:
         library.conversations.create(
             title, "", [StoredMessage("user", question, {}), StoredMessage("assistant", reply, details)]
         )
+
+
+def chat_reasoning(studio: Studio) -> None:
+    """An answer with its reasoning folded, and open."""
+    keep_conversations(studio.engine.library, studio.record.name)
+    title, question = TRAINS
+    details: dict[str, object] = {"model": studio.record.name, "finish_reason": "stop", "completion_tokens": 71}
+    reply = StoredMessage("assistant", "After **one hour**, half-way.", details, THOUGHT)
+    studio.engine.library.conversations.create(title, "", [StoredMessage("user", question, {}), reply])
+    open_conversation(studio, title)
+    studio.take("chat-reasoning")
+    view = studio.window.chat.messages.view(1)
+    assert isinstance(view, AnswerMessage)
+    view.reasoning.button.click()
+    studio.take("chat-reasoning-open")
 
 
 def ask(studio: Studio, question: str, tokens: int) -> None:
@@ -221,6 +241,7 @@ SCENES = (
     Scene("chat-answer", chat_answer),
     Scene("chat-markdown", chat_markdown),
     Scene("chat-code", chat_code),
+    Scene("chat-reasoning", chat_reasoning),
     Scene("home-steps", home_steps),
     Scene("compare", compare),
     Scene("compare-circuit", compare_circuit),

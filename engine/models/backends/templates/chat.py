@@ -28,6 +28,10 @@ _LATER_ROLES: Mapping[str, tuple[tuple[str, str], ...]] = {
 """A conversation that shows what becomes of a role, once it is known what becomes of the user's."""
 
 
+REASONING = "reasoning_content"
+"""What templates call the former thoughts of an assistant's turn."""
+
+
 class TemplateRaised(Exception):
     """The chat template could not be rendered; the text is the template's own words, or what is wrong with it."""
 
@@ -67,6 +71,8 @@ class ChatTemplate:
 
     def __init__(self, source: str, named: Mapping[str, Any]) -> None:
         self._source = source
+        # A template that dumps whole messages would write out a key it does not know.
+        self._keys = ("role", "content", *((REASONING,) if REASONING in source else ()))
         self._named = dict(named)
         self._lock = threading.Lock()
         self._look: _Look | None = None
@@ -84,7 +90,8 @@ class ChatTemplate:
     ) -> str:
         """The conversation as the template writes it, with everything that was said in it.
 
-        Each content goes in as text, or as a list of parts where the template reads that. Raises
+        Each content goes in as text, or as a list of parts where the template reads that; ``reasoning_content`` of a
+        message goes in where the template speaks of it. Raises
         :class:`TemplateRaised`: it refused, left something out, took too much (:class:`TemplateCostly`), or works for
         no conversation (:class:`TemplateBroken`).
         """
@@ -124,7 +131,7 @@ class ChatTemplate:
         job = {
             "do": "render",
             "source": self._source,
-            "messages": [{"role": m["role"], "content": m["content"]} for m in messages],
+            "messages": [{key: m[key] for key in self._keys if key in m} for m in messages],
             "variables": {**self._named, **variables},
             "parts": sorted(parts),
             "continue_final": continue_final,

@@ -97,7 +97,7 @@ def render(
 
     Args:
         source: The template.
-        messages: ``role`` and ``content`` of each turn.
+        messages: ``role`` and ``content`` of each turn, and what else the template reads of it.
         variables: Everything else the template may read.
         parts: Roles whose content is given as a list of one part of type ``text``, for templates that loop over parts.
         continue_final: Leave the last message open: the text ends with what it says.
@@ -109,7 +109,7 @@ def render(
         TooLong: More than :data:`MAX_TEXT` characters.
         Exception: A template is a program: whatever it raises is its refusal.
     """
-    turns = [{"role": m["role"], "content": m["content"]} for m in messages]
+    turns = [dict(message) for message in messages]
     final = turns[-1]["content"] if turns else ""
     if continue_final:
         turns[-1]["content"] += _OPEN_END + " "

@@ -66,7 +66,7 @@ def request(steering: SteeringRequest = FOLLOW_LIVE, *, tokens: int = 8, **more:
 
 def text_of(engine: Engine, steering: SteeringRequest = FOLLOW_LIVE) -> str:
     deltas = collect(engine.generation, engine.generation.prepare(request(steering)))
-    return "".join(each.text for each in deltas if isinstance(each, TextDelta))
+    return "".join(each.content for each in deltas if isinstance(each, TextDelta))
 
 
 class Running:

@@ -172,10 +172,10 @@ def test_a_gguf_model_reads_the_same(
     resident = other.shelf.resident
     assert resident is not None
     place = ReadPlace("mirror", 1, other.desk.state.attachments[0].sae)
-    reread = Rereading(other.saes.rooms, resident, tuple(range(40, 60)), 7, [Steered(place, {5: 1.0})])
+    reread = Rereading(other.saes.rooms, resident, tuple(range(40, 60)), range(7, 20), [Steered(place, {5: 1.0})])
     mine = engine.shelf.resident
     assert mine is not None
-    again = Rereading(engine.saes.rooms, mine, tuple(range(40, 60)), 7, [Steered(place, {5: 1.0})])
+    again = Rereading(engine.saes.rooms, mine, tuple(range(40, 60)), range(7, 20), [Steered(place, {5: 1.0})])
     theirs, ours = submit(other.saes.rooms, reread).result(60), submit(engine.saes.rooms, again).result(60)
     assert theirs.loss == pytest.approx(ours.loss, abs=1e-3)
     assert theirs.features == pytest.approx(ours.features, abs=1e-3)

@@ -7,7 +7,7 @@ import io
 import json
 import math
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import torch
 
+from engine.actions.experiments.sweeps import record_of_sweep, sweep_of
 from engine.actions.saes.reading import ReadPlace
 from engine.actions.saes.reading import submit as submit_reading
 from engine.actions.sweeping import actions
@@ -32,9 +33,11 @@ from engine.library.errors import CircuitNotFound, ProfileNotFound
 from engine.models.backends.backend import Backend
 from engine.steering.request import SteeringRequest
 from tests.made_saes import make_mirror_sae
+from tests.tiny import THINKING_TEMPLATE, teach
 from tests.waiting import wait_until
 
 EngineMaker = Callable[..., Engine]
+CheckpointMaker = Callable[..., Path]
 PLACE = ("mirror", 1)
 BASE = SweepBase(BaseKind.LIVE, "by hand", {PLACE: {3: 40.0, 35: -10.0}})
 
@@ -63,7 +66,7 @@ def answered(engine: Engine, prompt: str, tokens: int, **steering: object) -> tu
     engine.generation.submit(engine.generation.prepare(request), heard.append)
     wait_until(lambda: engine.generation.stats().queue_pending == 0, "the answer")
     texts = [each for each in heard if isinstance(each, TextDelta)]
-    return "".join(each.text for each in texts), [token.token_id for each in texts for token in each.tokens]
+    return "".join(each.content for each in texts), [token.token_id for each in texts for token in each.tokens]
 
 
 def cells_of(engine: Engine, settings: SweepSettings, base: SweepBase = BASE) -> dict[tuple[int, float], CellResult]:
@@ -123,6 +126,49 @@ def test_the_measures_are_of_an_unsteered_reading(engine: Engine) -> None:
     assert cell.topic == 0.0
 
 
+def test_an_answer_is_measured_without_its_reasoning(
+    make_engine: EngineMaker, checkpoint: CheckpointMaker, tmp_path: Path
+) -> None:
+    folder = teach(checkpoint("llama", chat_template=THINKING_TEMPLATE), tmp_path / "taught", "qu</think>fox")
+    # Chunks of a few tokens: the reasoning lies in some of them, the answer in others, both in one.
+    engine = ready(make_engine(folder, PREFILL_CHUNK=16), tmp_path)
+    settings = SweepSettings(("the sea",), (0.0,), max_tokens=40, topic=frozenset({"fox", "qu"}))
+    outcome = engine.sweeps.run(settings, BASE, lambda _cell: None)
+    (cell,) = outcome.cells
+    assert (cell.text, cell.reasoning, cell.tokens, cell.finish) == ("fox", "qu", 3, "stop")
+    assert (cell.topic, cell.trigrams) == (1.0, 0.0)
+    resident = engine.shelf.resident
+    assert resident is not None
+    tokenizer, model = resident.backend.tokenizer, resident.backend._model  # type: ignore[attr-defined]
+    prompt = "<|im_start|>user\nthe sea<|im_end|>\n<|im_start|>assistant\n<think>\n"
+    letters = [tokenizer.encode(letter, False)[0] for letter in "qu</think>fox"]
+
+    def read() -> tuple[float, float]:
+        with torch.inference_mode():
+            ids = [*tokenizer.encode(prompt, False), *letters]
+            out = model(torch.tensor([ids]), output_hidden_states=True)
+            losses = [-float(out.logits[0].log_softmax(-1)[-4 + n, token]) for n, token in enumerate(letters[-3:])]
+            stream = out.hidden_states[2][0, -3:]
+            return sum(losses) / 3, float(stream[:, 3].clamp(min=0).mean() - (-stream[:, 3]).clamp(min=0).mean())
+
+    loss, fires = engine._thread.run(read).result(60)
+    assert cell.loss == pytest.approx(loss, abs=1e-4)
+    assert cell.features == pytest.approx(fires, abs=1e-4)
+    assert sweep_of(record_of_sweep(outcome, {})) == outcome
+    assert as_csv(outcome, {}).splitlines()[1].endswith(",,qu")
+    assert "| plain | qu |" in as_markdown(outcome, {})
+
+
+def test_an_answer_that_is_all_reasoning_has_no_measures(
+    make_engine: EngineMaker, checkpoint: CheckpointMaker, tmp_path: Path
+) -> None:
+    folder = teach(checkpoint("llama", chat_template=THINKING_TEMPLATE), tmp_path / "taught", "qu </thin")
+    engine = ready(make_engine(folder), tmp_path)
+    (cell,) = cells_of(engine, SweepSettings(("the sea",), (0.0,), max_tokens=40)).values()
+    assert (cell.text, cell.reasoning, cell.tokens, cell.error) == ("", "qu </thin", 0, None)
+    assert (cell.loss, cell.features) == (None, None)
+
+
 class OneByOne:
     """A backend that gives the logits of a pass's last token only."""
 
@@ -131,8 +177,9 @@ class OneByOne:
         self.capabilities = backend.capabilities
 
 
+@pytest.mark.parametrize("answer", [range(7, 20), [*range(7, 10), 15, 16]])
 @pytest.mark.parametrize("chunk", [3, 128])
-def test_a_backend_without_all_logits_reads_token_by_token(engine: Engine, chunk: int) -> None:
+def test_a_backend_without_all_logits_reads_token_by_token(engine: Engine, chunk: int, answer: Sequence[int]) -> None:
     resident = engine.shelf.resident
     assert resident is not None and isinstance(resident.backend, GivesAllLogits)
     narrow: Any = OneByOne(resident.backend)
@@ -141,7 +188,7 @@ def test_a_backend_without_all_logits_reads_token_by_token(engine: Engine, chunk
     steered = [Steered(ReadPlace("mirror", 1, attachment.sae), {3: 1.0, 35: -1.0})]
 
     def read(backend: Any) -> Reread:
-        reading = Rereading(engine.saes.rooms, resident, tuple(range(40, 60)), 7, steered)
+        reading = Rereading(engine.saes.rooms, resident, tuple(range(40, 60)), answer, steered)
         while not reading.step(backend, chunk):
             pass
         reading.finish()

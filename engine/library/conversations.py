@@ -1,22 +1,103 @@
-"""Saved conversations."""
+"""Saved conversations: what is handed out, how it lies in the database, and what reads and writes it."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
 
-from sqlalchemy import case, func, or_, select
-from sqlalchemy.orm import Session, selectinload
+from sqlalchemy import CheckConstraint, ForeignKey, Integer, String, Text, UniqueConstraint, case, func, or_, select
+from sqlalchemy.orm import Mapped, Session, mapped_column, relationship, selectinload
 
 from engine.errors import InvalidParameter, NotFound
-from engine.library.records import PLAIN_SIDE, ConversationRecord, ConversationSummary, StoredMessage
 from engine.library.repositories import may_exist, storable
 from engine.library.sessions import Sessions, fold
-from engine.library.tables import ConversationRow, MessageRow, utc_now
+from engine.library.tables.base import Base, JsonColumn, UtcDateTime, utc_now
 
 ROLES = ("system", "user", "assistant")
 
+PLAIN_SIDE: Final = "plain"
+"""Where the details of an answer keep the one written beside it in a comparison: ``{"content": …, "reasoning": …,
+"details": {…}}``; ``reasoning`` where there is any."""
+
+
+CUT_OFF: Final = "interrupted"
+"""Why an answer ended that is kept while it is written: it is found like this where the program ended before it did."""
+
+
+@dataclass(frozen=True)
+class StoredMessage:
+    """One message of a saved conversation. ``role`` is system, user or assistant.
+
+    ``details`` holds what the window knew when it was written (model, sampling, finish reason, token counts);
+    ``reasoning`` is what the model wrote before the answer, which is no part of ``content``.
+    """
+
+    role: str
+    content: str
+    details: dict[str, object]
+    reasoning: str = ""
+
+
+@dataclass(frozen=True)
+class ConversationRecord:
+    """A saved conversation; ``messages`` in order."""
+
+    id: int
+    title: str
+    system_prompt: str
+    messages: tuple[StoredMessage, ...]
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True)
+class ConversationSummary:
+    """A conversation without its messages, for lists."""
+
+    id: int
+    title: str
+    updated_at: datetime
+    message_count: int
+
+
 Summaries = list[ConversationSummary]
+
+
+class ConversationRow(Base):
+    """A conversation; its messages go with it when it is removed."""
+
+    __tablename__ = "conversations"
+    __table_args__ = ({"sqlite_autoincrement": True},)
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    title: Mapped[str] = mapped_column(Text)
+    system_prompt: Mapped[str] = mapped_column(Text)
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    updated_at: Mapped[datetime] = mapped_column(UtcDateTime, index=True)
+    messages: Mapped[list[MessageRow]] = relationship(
+        order_by="MessageRow.position", cascade="all, delete-orphan", passive_deletes=True
+    )
+
+
+class MessageRow(Base):
+    """One message; ``position`` counts from 0 within its conversation."""
+
+    __tablename__ = "messages"
+    __table_args__ = (
+        UniqueConstraint("conversation_id", "position"),
+        CheckConstraint("role IN ('system', 'user', 'assistant')", name="role"),
+    )
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    conversation_id: Mapped[int] = mapped_column(ForeignKey("conversations.id", ondelete="CASCADE"))
+    position: Mapped[int] = mapped_column(Integer)
+    role: Mapped[str] = mapped_column(String(16))
+    content: Mapped[str] = mapped_column(Text)
+    details: Mapped[dict[str, Any]] = mapped_column(JsonColumn)
+    reasoning: Mapped[str] = mapped_column(Text, server_default="")
 
 
 class ConversationRepository:
@@ -46,7 +127,7 @@ class ConversationRepository:
 
     def list(self, search: str | None = None) -> Summaries:
         """Every conversation, last changed first; with ``search``, those whose title or a message holds that text, the
-        plain side of a comparison included.
+        reasoning and the plain side of a comparison included.
 
         The search knows no case, in any alphabet, and no wildcards; blank text finds everything.
         """
@@ -63,9 +144,10 @@ class ConversationRepository:
         if wanted:
             # SQLite refuses what is not strictly JSON, as a NaN among the figures would be.
             details = case((func.json_valid(MessageRow.details) == 1, MessageRow.details))
-            beside = func.json_extract(details, f"$.{PLAIN_SIDE}.content")
+            beside = [func.json_extract(details, f"$.{PLAIN_SIDE}.{name}") for name in ("content", "reasoning")]
+            texts = (MessageRow.content, MessageRow.reasoning, *beside)
             inside = select(MessageRow.conversation_id).where(
-                or_(*(func.instr(func.millm_fold(text), wanted) > 0 for text in (MessageRow.content, beside)))
+                or_(*(func.instr(func.millm_fold(text), wanted) > 0 for text in texts))
             )
             query = query.where(
                 or_(func.instr(func.millm_fold(ConversationRow.title), wanted) > 0, ConversationRow.id.in_(inside))
@@ -115,7 +197,7 @@ class ConversationRepository:
                 new.position = position
                 conversation.messages.append(new)
             else:
-                row.role, row.content, row.details = new.role, new.content, new.details
+                row.role, row.content, row.details, row.reasoning = new.role, new.content, new.details, new.reasoning
             conversation.updated_at = utc_now()
 
     def remove(self, conversation_id: int) -> None:
@@ -156,7 +238,11 @@ def _message_rows(messages: Sequence[StoredMessage]) -> list[MessageRow]:
             ) from error
         rows.append(
             MessageRow(
-                position=position, role=message.role, content=storable(message.content), details=dict(message.details)
+                position=position,
+                role=message.role,
+                content=storable(message.content),
+                details=dict(message.details),
+                reasoning=storable(message.reasoning),
             )
         )
     return rows
@@ -167,7 +253,7 @@ def _record(row: ConversationRow) -> ConversationRecord:
         id=row.id,
         title=row.title,
         system_prompt=row.system_prompt,
-        messages=tuple(StoredMessage(message.role, message.content, dict(message.details)) for message in row.messages),
+        messages=tuple(StoredMessage(m.role, m.content, dict(m.details), m.reasoning) for m in row.messages),
         created_at=row.created_at,
         updated_at=row.updated_at,
     )
