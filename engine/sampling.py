@@ -225,10 +225,12 @@ class Sampling:
         by_model=True,
     )
     logit_bias: Mapping[int, float] = _declared(
-        Kind.BIASES, {}, "logit bias", "Added to the score of a token each time, from −100 to 100: 198: -100."
+        Kind.BIASES, {}, "logit bias", "Added to the score of a token each time, from −100 to 100."
     )
     min_tokens: int = _whole(0, "min tokens", "The answer does not end before it has as many.", step=8)
-    ignore_eos: bool = _declared(Kind.SWITCH, False, "end tokens ignored", "The answer goes on to its greatest length.")
+    ignore_eos: bool = _declared(
+        Kind.SWITCH, False, "end tokens ignored", "The answer goes on to the longest it may be."
+    )
     seed: int | None = _declared(Kind.SEED, None, "seed", "The same seed and settings give the same answer.")
 
     def __post_init__(self) -> None:

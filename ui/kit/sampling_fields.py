@@ -58,7 +58,7 @@ def _control(setting: SamplingField) -> Control:
         case Kind.BIASES:
             made = QPlainTextEdit()
             made.setObjectName("field")
-            made.setPlaceholderText("Token id: bias, one to a line")
+            made.setPlaceholderText("198: -100, one token id and its bias to a line")
             made.setTabChangesFocus(True)
             made.setFixedHeight(BIASES_HEIGHT)
         case _:
