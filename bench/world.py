@@ -20,12 +20,13 @@ from engine.actions.models.importing import import_local_model
 from engine.config import EngineSettings
 from engine.engine import Engine
 from engine.generation.consume import collect
-from engine.generation.request import ChatInput, GenerationRequest, Message, Sampling
+from engine.generation.request import ChatInput, GenerationRequest, Message
 from engine.library.database import Library
 from engine.models.registry import LoadedModel
 from engine.saes.attachment import Attachment
 from engine.saes.config import Architecture, SaeConfig, SourceFormat
 from engine.saes.sae import Sae
+from engine.sampling import Sampling
 from server.config import ServerSettings
 from server.thread import ServerThread
 

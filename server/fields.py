@@ -15,6 +15,7 @@ from typing import Any
 
 from engine.errors import FieldNotHonoured, UnusedFieldsRefused
 from engine.library.records import EngineKind
+from engine.sampling import FIELDS
 
 Body = Mapping[str, Any]
 
@@ -130,13 +131,7 @@ TABLE: Mapping[str, Rule] = MappingProxyType(
         "stream": _text_only(False, remedy=_ONE_TOKEN),
         "stream_options": _H,
         # sampling
-        "temperature": _H,
-        "top_p": _H,
-        "top_k": _H,
-        "min_p": _H,
-        "frequency_penalty": _H,
-        "presence_penalty": _H,
-        "repetition_penalty": _H,
+        **{setting.name: _H for setting in FIELDS},
         "repeat_penalty": _H,
         # With logprobs and a cap of one it is how classifiers are asked; a set of candidates leaves it nothing to do.
         "logit_bias": _both(
@@ -159,7 +154,6 @@ TABLE: Mapping[str, Rule] = MappingProxyType(
         "max_tokens": _H,
         "max_completion_tokens": _TEXT_ONLY,
         "min_tokens": _text_only(0, remedy=_ONE_TOKEN),
-        "ignore_eos": _H,
         "stop": _H,
         # vectors
         "input": Rule(Use.REPORTED, Use.REPORTED, Use.HONOURED),

@@ -17,9 +17,10 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from engine.generation.embeddings import Pooling
-from engine.generation.request import MAX_CHOICES, MAX_LOGIT_BIAS, MAX_STOPS, MAX_TOP_LOGPROBS
+from engine.generation.request import MAX_CHOICES, MAX_STOPS, MAX_TOP_LOGPROBS
 from engine.generation.scoring import MAX_ALLOWED
 from engine.library.records import EngineKind
+from engine.sampling import BY_NAME, GREATEST_BIAS, LEAST_BIAS, MAX_LOGIT_BIAS
 from server.fields import TABLE, Endpoint, Rule, Use
 from server.openai.embeddings import EmbeddingsBody
 from server.openai.schema import IDLE_WHEN_SCORING, ChatBody, CompletionBody
@@ -41,11 +42,12 @@ VALUES: dict[str, str] = {
     "extra_messages": f"a list of lists of messages; conversations × choices at most {MAX_CHOICES}",
     "chat_template_kwargs": "an object, JSON text of one, or a list of either",
     "stream_options": "`include_usage`, `continuous_usage_stats`",
-    "seed": "a signed 64-bit integer; −1 and null are none",
+    "seed": f"{BY_NAME['seed'].expected}; −1 and null are none",
     "max_tokens": "at least 1; −1 is no limit but the window's",
     "max_completion_tokens": "at least 1; −1 is no limit but the window's",
     "top_k": "at least 0; −1 and 0 are no limit",
-    "logit_bias": f"an object of at most {MAX_LOGIT_BIAS} token ids, each with a number from −100 to 100",
+    "logit_bias": f"an object of at most {MAX_LOGIT_BIAS} token ids, each with a number from "
+    f"−{-LEAST_BIAS} to {GREATEST_BIAS}",
     "stop": f"a string or a list of at most {MAX_STOPS}; none empty",
     "allowed_token_ids": f"1 to {MAX_ALLOWED} token ids",
     "response_format": "`text`, `json_object` or `json_schema`",

@@ -6,11 +6,9 @@ heavy libraries are imported.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from types import MappingProxyType
 from typing import Any
 from uuid import uuid4
 
@@ -19,16 +17,14 @@ from engine.generation.errors import ResponseFormatUnsupported
 from engine.generation.response_format import ResponseFormat
 from engine.generation.text.reasoning import Kind
 from engine.monitor.activation_spec import ActivationSpec
+from engine.sampling import MAX_SEED, MIN_SEED, Sampling
 from engine.steering.path import NO_PATH, SteeringPath
 from engine.steering.report import NO_STEERING, SteeringReport
 from engine.steering.request import FOLLOW_LIVE, SteeringRequest
 
-MIN_SEED, MAX_SEED = -(2**63), 2**63 - 1
-NO_SEED = -1
-"""What other programs write for no seed: whoever reads a seed from outside takes it for none."""
 MAX_STOPS = 16
-MAX_LOGIT_BIAS = 1024
 MAX_TOP_LOGPROBS = 20
+MAX_N, MAX_BEST_OF = 128, 20
 MAX_CHOICES = 1024
 """Prompts × choices written of one request: it takes one queue place, so it must not be without end."""
 
@@ -43,58 +39,6 @@ class FinishReason(StrEnum):
 def _check(condition: bool, name: str, value: object, expected: str) -> None:
     if not condition:
         raise InvalidParameter(f"Invalid value for '{name}': {value!r}; expected {expected}.", param=name)
-
-
-def _finite(name: str, value: float, low: float, high: float, *, open_low: bool = False) -> None:
-    ok = math.isfinite(value) and (value > low if open_low else value >= low) and value <= high
-    _check(ok, name, value, f"a number from {low:g}{' (excluded)' if open_low else ''} to {high:g}")
-
-
-@dataclass(frozen=True)
-class Sampling:
-    """How the next token is chosen. Defaults are OpenAI's; bounds are the contract's.
-
-    Order of application: logit bias, penalties, constraint mask and held end tokens, then (only for sampling)
-    temperature, top_k, top_p, min_p. Temperature 0 takes the likeliest token.
-
-    Attributes:
-        seed: A signed 64-bit integer; choice i draws from a generator made of (seed, i), of several conversations
-            counted through (row × choices + i). A seeded request runs on solo lanes.
-        min_tokens: End tokens and stop strings are held until this many tokens were written.
-        ignore_eos: An end token counts as a token that shows nothing.
-        logit_bias: Token id → added to its logit, −100…100.
-    """
-
-    temperature: float = 1.0
-    top_p: float = 1.0
-    top_k: int = 0
-    min_p: float = 0.0
-    repetition_penalty: float = 1.0
-    frequency_penalty: float = 0.0
-    presence_penalty: float = 0.0
-    logit_bias: Mapping[int, float] = field(default_factory=dict)
-    min_tokens: int = 0
-    ignore_eos: bool = False
-    seed: int | None = None
-
-    def __post_init__(self) -> None:
-        _finite("temperature", self.temperature, 0.0, 2.0)
-        _finite("top_p", self.top_p, 0.0, 1.0)
-        _check(self.top_k >= 0, "top_k", self.top_k, "an integer of at least 0 (0 is off)")
-        _finite("min_p", self.min_p, 0.0, 1.0)
-        _finite("repetition_penalty", self.repetition_penalty, 0.0, 2.0, open_low=True)
-        _finite("frequency_penalty", self.frequency_penalty, -2.0, 2.0)
-        _finite("presence_penalty", self.presence_penalty, -2.0, 2.0)
-        _check(
-            len(self.logit_bias) <= MAX_LOGIT_BIAS, "logit_bias", f"{len(self.logit_bias)} keys", "at most 1024 keys"
-        )
-        for token, bias in self.logit_bias.items():
-            _check(token >= 0, "logit_bias", token, "token ids of at least 0")
-            _finite(f"logit_bias.{token}", bias, -100.0, 100.0)
-        _check(self.min_tokens >= 0, "min_tokens", self.min_tokens, "an integer of at least 0")
-        if self.seed is not None:
-            _check(MIN_SEED <= self.seed <= MAX_SEED, "seed", self.seed, "a signed 64-bit integer")
-        object.__setattr__(self, "logit_bias", MappingProxyType(dict(self.logit_bias)))
 
 
 @dataclass(frozen=True)
@@ -168,9 +112,10 @@ class GenerationRequest:
     request_id: str = field(default_factory=lambda: uuid4().hex)
 
     def __post_init__(self) -> None:
-        _check(1 <= self.n <= 128, "n", self.n, "an integer from 1 to 128")
+        _check(1 <= self.n <= MAX_N, "n", self.n, f"an integer from 1 to {MAX_N}")
         if self.best_of is not None:
-            _check(1 <= self.best_of <= 20, "best_of", self.best_of, "an integer from 1 to 20")
+            expected = f"an integer from 1 to {MAX_BEST_OF}"
+            _check(1 <= self.best_of <= MAX_BEST_OF, "best_of", self.best_of, expected)
             _check(self.best_of >= self.n, "best_of", self.best_of, f"at least n ({self.n})")
         if self.max_tokens is not None:
             _check(self.max_tokens > 0, "max_tokens", self.max_tokens, "an integer of at least 1")
@@ -186,7 +131,8 @@ class GenerationRequest:
         _check(len(self.stop) <= MAX_STOPS, "stop", f"{len(self.stop)} strings", f"at most {MAX_STOPS} strings")
         _check(all(self.stop), "stop", list(self.stop), "non-empty strings")
         if self.logprobs is not None:
-            _check(0 <= self.logprobs <= MAX_TOP_LOGPROBS, "logprobs", self.logprobs, "an integer from 0 to 20")
+            expected = f"an integer from 0 to {MAX_TOP_LOGPROBS}"
+            _check(0 <= self.logprobs <= MAX_TOP_LOGPROBS, "logprobs", self.logprobs, expected)
         if self.noise_seed is not None:
             inside = MIN_SEED <= self.noise_seed <= MAX_SEED
             _check(inside, "noise_seed", self.noise_seed, "a signed 64-bit integer")

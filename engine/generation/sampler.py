@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from engine.errors import InvalidParameter, NonFiniteLogits
-from engine.generation.request import Sampling
+from engine.sampling import Sampling
 
 _UINT64 = 2**64 - 1
 _DEPTHS = (2.0, 4.0, 6.0, 8.0, 10.0, 12.0, 16.0)

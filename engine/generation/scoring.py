@@ -22,6 +22,7 @@ from engine.generation.request import MAX_TOP_LOGPROBS, Alternative, ChatInput, 
 from engine.monitor.activation_spec import ActivationSpec
 from engine.monitor.capture import Capture, CapturePlan
 from engine.monitor.rows import RowInfo
+from engine.sampling import BY_NAME
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 MAX_ALLOWED = 1024
 MIN_TEMPERATURE = 0.001
 """Below this, but for 0, dividing would overflow the logits."""
+MAX_TEMPERATURE = BY_NAME["temperature"].high or 0.0
 
 
 @dataclass(frozen=True)
@@ -68,8 +70,9 @@ class ScoringRequest:
                 raise _invalid("allowed_token_ids", below, "token ids of at least 0")
         if self.logprobs is not None and not 0 <= self.logprobs <= MAX_TOP_LOGPROBS:
             raise _invalid("logprobs", self.logprobs, f"an integer from 0 to {MAX_TOP_LOGPROBS}")
-        if not (self.temperature == 0.0 or MIN_TEMPERATURE <= self.temperature <= 2.0):
-            raise _invalid("temperature", self.temperature, f"0, or a number from {MIN_TEMPERATURE} to 2, when scoring")
+        if not (self.temperature == 0.0 or MIN_TEMPERATURE <= self.temperature <= MAX_TEMPERATURE):
+            expected = f"0, or a number from {MIN_TEMPERATURE} to {MAX_TEMPERATURE:g}, when scoring"
+            raise _invalid("temperature", self.temperature, expected)
 
     @property
     def label(self) -> str:

@@ -110,7 +110,7 @@ class GenerationService:
         """
         loaded = self._resident(request.model)
         tokenizer = loaded.backend.tokenizer
-        _check_bias(request.sampling.logit_bias, loaded.info.vocab_size)
+        check_bias(request.sampling.logit_bias, loaded.info.vocab_size)
         notes: tuple[str, ...] = ()
         own_stops: tuple[str, ...] = ()
         unread: tuple[str, ...] = ()
@@ -227,7 +227,7 @@ class GenerationService:
         """
         loaded = self._resident(request.model)
         check_vocabulary(request.allowed_token_ids, loaded.info.vocab_size)
-        _check_bias(request.logit_bias, loaded.info.vocab_size)
+        check_bias(request.logit_bias, loaded.info.vocab_size)
         count = len(request.input.prompts) if isinstance(request.input, TextInput) else len(request.input)
         if not count:
             field = "prompt" if isinstance(request.input, TextInput) else "messages"
@@ -404,7 +404,8 @@ class GenerationService:
         return cap
 
 
-def _check_bias(bias: Mapping[int, float], vocab_size: int) -> None:
+def check_bias(bias: Mapping[int, float], vocab_size: int) -> None:
+    """Raises :class:`InvalidParameter` for a token id outside the vocabulary."""
     for token in bias:
         if token >= vocab_size:
             raise InvalidParameter(

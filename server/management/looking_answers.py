@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 from engine.actions.sweeping.runs import SweepState
-from engine.actions.sweeping.settings import BaseKind, ColumnMeans
+from engine.actions.sweeping.settings import ALWAYS_TOLD, BaseKind, ColumnMeans
 from engine.generation.prefill_job import ReadingFigures
 from engine.library.records import ExperimentSummary
+from engine.sampling import FIELDS
 from server.management.answers import ImportItemAnswer
 
 # --- reading texts ----------------------------------------------------------------------------------------------------
@@ -162,18 +163,24 @@ class SweepBaseAnswer(TypedDict):
     warnings: list[str]
 
 
-class SweepSettingsAnswer(TypedDict):
-    """What is asked, and how."""
-
-    prompts: list[str]
-    intensities: list[float]
-    max_tokens: int
-    temperature: float
-    top_p: float
-    repetition_penalty: float
-    seed: int
-    topic: list[str]
-    system: str
+if TYPE_CHECKING:
+    SweepSettingsAnswer = dict[str, Any]
+else:
+    SweepSettingsAnswer = TypedDict(
+        "SweepSettingsAnswer",
+        {
+            "prompts": list[str],
+            "intensities": list[float],
+            "max_tokens": int,
+            **{
+                each.name: each.json_type if each.name in ALWAYS_TOLD else NotRequired[each.json_type]
+                for each in FIELDS
+            },
+            "topic": list[str],
+            "system": str,
+        },
+    )
+    SweepSettingsAnswer.__doc__ = "What is asked, and how; what may be left out is told where it does something."
 
 
 class SweepCellAnswer(TypedDict):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from typing import Annotated, Any, Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 from quart import Quart, Response
@@ -17,6 +18,7 @@ from engine.actions.sweeping.settings import (
     MOST_PROMPTS,
     MOST_TOKENS,
     PLAIN,
+    SWEEP_SAMPLING,
     BaseKind,
     CellResult,
     SweepSettings,
@@ -29,8 +31,8 @@ from server.errors import api_envelope
 from server.management import looking_answers as answers
 from server.management.envelope import success, wire
 from server.management.validation import Body, NoQuery, Query, read_json, read_nothing, read_query
-from server.openai.validators import Seed
 from server.openapi.describe import Text, describe
+from server.sampling import sampling_of, strict_fields, with_fields
 
 PROGRAM = "miLLM Desktop"
 FILES = {"csv": ("text/csv", as_csv), "markdown": ("text/markdown", as_markdown)}
@@ -47,36 +49,36 @@ class SweepBaseBody(Body):
     id: Annotated[str, Field(max_length=100)] = ""
 
 
-class SweepBody(Body):
-    """A sweep. ``plain`` adds a column without steering; ``topic`` left out is made of the features' labels."""
+class _Opening(Body):
+    """What stands before the sampling fields."""
 
     base: SweepBaseBody
     prompts: Annotated[list[str], Field(min_length=1, max_length=MOST_PROMPTS)]
     intensities: Annotated[list[Intensity], Field(min_length=1, max_length=MOST_COLUMNS)]
     plain: bool = True
     max_tokens: Annotated[int, Field(ge=1, le=MOST_TOKENS)] = 48
-    temperature: Annotated[float, Field(ge=0, le=2)] = 0.0
-    top_p: Annotated[float, Field(ge=0, le=1)] = 1.0
-    repetition_penalty: Annotated[float, Field(gt=0, le=2)] = 1.0
-    # Each prompt draws the noise of the seed behind the one before it.
-    # Without one they draw by chance, and the sweep says by which.
-    seed: Seed = 0
+
+
+if TYPE_CHECKING:
+    _Sampled = _Opening
+else:
+    _Sampled = with_fields("_Sampled", _Opening, strict_fields(SWEEP_SAMPLING))
+
+
+class SweepBody(_Sampled):
+    """A sweep. ``plain`` adds a column without steering; ``topic`` left out is made of the features' labels."""
+
     topic: Annotated[list[str], Field(max_length=MOST_WORDS)] | None = None
     system: str = ""
 
     def settings(self, topic: frozenset[str]) -> SweepSettings:
         """As the engine takes it. Raises :class:`InvalidParameter`."""
         columns = (*self.intensities, PLAIN) if self.plain else tuple(self.intensities)
+        # Each prompt draws the noise of the seed behind the one before it.
+        # Without one they draw by chance, and the sweep says by which.
+        drawn = replace(SWEEP_SAMPLING, seed=secrets.randbits(32))
         return SweepSettings(
-            tuple(self.prompts),
-            columns,
-            self.max_tokens,
-            self.temperature,
-            self.top_p,
-            self.repetition_penalty,
-            secrets.randbits(32) if self.seed is None else self.seed,
-            topic,
-            self.system,
+            tuple(self.prompts), columns, self.max_tokens, sampling_of(self, drawn), topic, self.system
         )
 
 
@@ -214,7 +216,7 @@ def _whole(run: SweepRun) -> dict[str, Any]:
                 ],
                 "warnings": base.warnings,
             },
-            "settings": run.settings,
+            "settings": run.settings.as_json(),
             "facts": run.facts,
             "cells": [_cell(each) for each in run.cells],
             "means": run.means(),

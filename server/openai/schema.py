@@ -6,15 +6,24 @@ Fields nobody declares here are not lost: ``server/fields.py`` reports or refuse
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from engine.errors import InvalidParameter
-from engine.generation.request import ChatInput, GenerationRequest, Message, Sampling, TextInput
+from engine.generation.request import (
+    MAX_BEST_OF,
+    MAX_N,
+    MAX_TOP_LOGPROBS,
+    ChatInput,
+    GenerationRequest,
+    Message,
+    TextInput,
+)
 from engine.generation.response_format import ResponseFormat
 from engine.generation.scoring import ScoringRequest
 from engine.monitor.activation_spec import ActivationSpec
+from engine.sampling import BY_NAME, Sampling
 from engine.steering.inline import parse_inline
 from engine.steering.request import SteeringRequest
 from server import fields
@@ -37,19 +46,14 @@ from server.openai.validators import (
     TemplateKwargs,
     TokenCap,
     TokenIds,
-    TopK,
 )
+from server.sampling import CHOOSING, bounds, dialect_fields, sampling_of, with_fields
 
 _ROLES = {"developer": "system", "function": "tool"}
 """Roles that are another role's older or newer name."""
 
 IDLE_WHEN_SCORING = (
-    "top_p",
-    "top_k",
-    "min_p",
-    "frequency_penalty",
-    "presence_penalty",
-    "repetition_penalty",
+    *(setting.name for setting in CHOOSING if setting.name != "temperature"),
     "repeat_penalty",
     "ignore_eos",
     "stop",
@@ -102,26 +106,30 @@ class ChatMessage(BaseModel):
     content: Content = None
 
 
-class GenerationBody(BaseModel):
-    """Fields that chat and text completions share."""
+class _Opening(BaseModel):
+    """What stands before the sampling fields: of several faults, the first in this order is named."""
 
     model_config = ConfigDict(strict=True)
     model: str
     stream: bool | None = None
     stream_options: StreamOptions | None = None
-    temperature: Number | None = Field(None, ge=0, le=2)
-    top_p: Number | None = Field(None, ge=0, le=1)
-    top_k: TopK = None
-    min_p: Number | None = Field(None, ge=0, le=1)
-    frequency_penalty: Number | None = Field(None, ge=-2, le=2)
-    presence_penalty: Number | None = Field(None, ge=-2, le=2)
-    repetition_penalty: Number | None = Field(None, gt=0, le=2)
-    repeat_penalty: Number | None = Field(None, gt=0, le=2)
-    n: Integer | None = Field(None, ge=1, le=128)
-    best_of: Integer | None = Field(None, ge=1, le=20)
+
+
+if TYPE_CHECKING:
+    _Sampled = _Opening
+else:
+    _Sampled = with_fields("_Sampled", _Opening, dialect_fields())
+
+
+class GenerationBody(_Sampled):
+    """Fields that chat and text completions share."""
+
+    repeat_penalty: Number | None = Field(None, **bounds(BY_NAME["repetition_penalty"]))
+    n: Integer | None = Field(None, ge=1, le=MAX_N)
+    best_of: Integer | None = Field(None, ge=1, le=MAX_BEST_OF)
     max_tokens: TokenCap = None
     max_completion_tokens: TokenCap = None
-    min_tokens: Integer | None = Field(None, ge=0)
+    min_tokens: Integer | None = Field(None, **bounds(BY_NAME["min_tokens"]))
     ignore_eos: bool | None = None
     stop: Stop = ()
     seed: Seed = None
@@ -139,20 +147,7 @@ class GenerationBody(BaseModel):
 
     def sampling(self) -> Sampling:
         """The sampling fields with their defaults."""
-        penalty = _one_of(self, "repetition_penalty", "repeat_penalty")
-        return Sampling(
-            temperature=_default(self.temperature, 1.0),
-            top_p=_default(self.top_p, 1.0),
-            top_k=max(self.top_k or 0, 0),
-            min_p=self.min_p or 0.0,
-            repetition_penalty=_default(penalty, 1.0),
-            frequency_penalty=self.frequency_penalty or 0.0,
-            presence_penalty=self.presence_penalty or 0.0,
-            logit_bias=self.logit_bias,
-            min_tokens=self.min_tokens or 0,
-            ignore_eos=bool(self.ignore_eos),
-            seed=self.seed,
-        )
+        return sampling_of(self, Sampling(), repetition_penalty=_one_of(self, "repetition_penalty", "repeat_penalty"))
 
     def steered(self) -> SteeringRequest:
         """The request's own steering. Raises :class:`InvalidParameter`."""
@@ -215,13 +210,14 @@ class GenerationBody(BaseModel):
                 param="max_tokens",
             )
         unused.extend(name for name in IDLE_WHEN_SCORING if sent.get(name) is not None and sent[name] != ())
+        sampling = self.sampling()
         return ScoringRequest(
             model=self.model,
             input=given,
             allowed_token_ids=None if self.allowed_token_ids is None else tuple(self.allowed_token_ids),
             logprobs=logprobs,
-            temperature=_default(self.temperature, 1.0),
-            logit_bias=self.logit_bias,
+            temperature=sampling.temperature,
+            logit_bias=sampling.logit_bias,
             activations=self.activations(),
         )
 
@@ -234,7 +230,7 @@ class ChatBody(GenerationBody):
     chat_template_kwargs: TemplateKwargs = Field(default_factory=dict)
     enable_thinking: bool | None = None
     logprobs: bool | None = None
-    top_logprobs: Integer | None = Field(None, ge=0, le=20)
+    top_logprobs: Integer | None = Field(None, ge=0, le=MAX_TOP_LOGPROBS)
     response_format: ResponseFormatBlock | None = None
 
     def wants_logprobs(self) -> int | None:

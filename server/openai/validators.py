@@ -7,14 +7,17 @@ Each is an ``Annotated`` type whose complaint carries the field's own path; what
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictStr, TypeAdapter
 from pydantic_core import PydanticCustomError, from_json
 
+from engine.documents.ranges import GREATEST_INTENSITY, LEAST_INTENSITY
 from engine.errors import InvalidParameter, described
-from engine.generation.request import MAX_LOGIT_BIAS, MAX_SEED, MAX_STOPS, MIN_SEED, NO_SEED
+from engine.generation.request import MAX_STOPS, MAX_TOP_LOGPROBS
+from engine.generation.scoring import MAX_ALLOWED
+from engine.sampling import GREATEST_BIAS, LEAST_BIAS, MAX_LOGIT_BIAS, MAX_SEED, MIN_SEED, NO_SEED, read_biases
 from engine.steering.dial import Dial, parse_dial
 
 NO_LIMIT = -1
@@ -160,34 +163,16 @@ Prompt = Annotated[tuple[str, ...], BeforeValidator(_prompt, json_schema_input_t
 
 
 def _logit_bias(value: object) -> dict[int, float]:
-    if value is None:
-        return {}
-    if not isinstance(value, Mapping):
-        raise complain("logit_bias", "an object of token ids and numbers is expected")
-    if len(value) > MAX_LOGIT_BIAS:
-        raise complain("logit_bias", f"at most {MAX_LOGIT_BIAS} keys are possible, {len(value)} were sent")
-    biases: dict[int, float] = {}
-    for key, bias in value.items():
-        # isdigit alone would let through digits of other scripts and unbounded lengths.
-        if not (key.isascii() and key.isdigit() and len(key) <= 10):
-            raise complain(
-                "logit_bias", f"keys must be token ids: whole numbers of at least 0; one is {described(key)}"
-            )
-        try:
-            number = _number(bias)
-        except PydanticCustomError:
-            number = None
-        if number is None or not -100 <= number <= 100:
-            raise complain("logit_bias", f"values must be numbers from -100 to 100; that of {key} is {described(bias)}")
-        token = int(key)
-        if token in biases:
-            raise complain("logit_bias", f"token {token} is named twice, the second time as {key!r}")
-        biases[token] = number
-    return biases
+    try:
+        return {} if value is None else read_biases(value)
+    except ValueError as error:
+        raise complain("logit_bias", str(error)) from None
 
 
 _TokenId = Annotated[str, Field(pattern="^[0-9]{1,10}$")]
-_Biases = Annotated[dict[_TokenId, Annotated[float, Field(ge=-100, le=100)]], Field(max_length=MAX_LOGIT_BIAS)]
+_Biases = Annotated[
+    dict[_TokenId, Annotated[float, Field(ge=LEAST_BIAS, le=GREATEST_BIAS)]], Field(max_length=MAX_LOGIT_BIAS)
+]
 LogitBias = Annotated[dict[int, float], BeforeValidator(_logit_bias, json_schema_input_type=_Biases | None)]
 
 
@@ -198,12 +183,13 @@ def _completion_logprobs(value: object) -> object:
 
 CompletionLogprobs = Annotated[
     int | None,
-    Field(ge=0, le=20),
+    Field(ge=0, le=MAX_TOP_LOGPROBS),
     BeforeValidator(
-        _completion_logprobs, json_schema_input_type=Annotated[int, Field(ge=0, le=20)] | Literal[False] | None
+        _completion_logprobs,
+        json_schema_input_type=Annotated[int, Field(ge=0, le=MAX_TOP_LOGPROBS)] | Literal[False] | None,
     ),
 ]
-TokenIds = Annotated[list[Annotated[Integer, Field(ge=0)]], Field(min_length=1, max_length=1024)]
+TokenIds = Annotated[list[Annotated[Integer, Field(ge=0)]], Field(min_length=1, max_length=MAX_ALLOWED)]
 
 
 # --- steering ---------------------------------------------------------------------------------------------------------
@@ -216,7 +202,7 @@ def _intensity(value: object) -> Dial | None:
         raise complain("steering_intensity", "a number from 0 to 2, or off, min or max is expected") from None
 
 
-_DialValue = Annotated[float, Field(ge=0, le=2)] | Literal["off", "min", "max"] | None
+_DialValue = Annotated[float, Field(ge=LEAST_INTENSITY, le=GREATEST_INTENSITY)] | Literal["off", "min", "max"] | None
 Intensity = Annotated[Dial | None, BeforeValidator(_intensity, json_schema_input_type=_DialValue)]
 
 

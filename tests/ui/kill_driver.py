@@ -18,11 +18,12 @@ from engine.config import EngineSettings
 from engine.engine import Engine
 from engine.library.conversations import PLAIN_SIDE
 from engine.library.database import Library
+from engine.sampling import Sampling
 from tests.made_saes import make_sae
 from tests.ui.stage import open_stage
 from ui.context.page_context import CHAT
 from ui.kit import theme
-from ui.kit.chat_state import ChatOptions
+from ui.kit.chat_options import ChatOptions
 
 
 def main() -> None:
@@ -41,9 +42,9 @@ def main() -> None:
     stage.window.show_page(CHAT)
     session = stage.window.chat.session
     session._keeping.setInterval(20)
-    long = ChatOptions(temperature=0.0)
+    long = ChatOptions(sampling=Sampling(temperature=0.0))
     if how == "again":
-        session.send("never stop", ChatOptions(temperature=0.0, max_tokens=4), model.name)
+        session.send("never stop", ChatOptions(max_tokens=4, sampling=Sampling(temperature=0.0)), model.name)
         session.state_changed.connect(lambda: begin_again() if not session.busy else None)
     else:
         session.send("never stop", long, model.name, compare=how == "compare")

@@ -10,8 +10,9 @@ from PySide6.QtCore import QPoint, Qt
 from PySide6.QtWidgets import QApplication, QFileDialog
 from pytestqt.qtbot import QtBot
 
-from engine.generation.request import GenerationRequest, Sampling, TextInput
+from engine.generation.request import GenerationRequest, TextInput
 from engine.library.records import FeatureLabel
+from engine.sampling import Sampling
 from tests.conftest import EngineMaker
 from tests.made_saes import make_mirror_sae, make_sae
 from tests.ui.conftest import StageMaker

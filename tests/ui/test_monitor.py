@@ -10,9 +10,10 @@ import pytest
 from PySide6.QtCore import QPoint, Qt
 from pytestqt.qtbot import QtBot
 
-from engine.generation.request import GenerationRequest, Sampling, TextInput
+from engine.generation.request import GenerationRequest, TextInput
 from engine.library.records import FeatureLabel
 from engine.monitor.records import ActivationRecord
+from engine.sampling import Sampling
 from tests.conftest import EngineMaker
 from tests.made_saes import make_mirror_sae, make_sae
 from tests.ui.conftest import StageMaker

@@ -19,7 +19,7 @@ from tests.conftest import EngineMaker
 from tests.ui.conftest import StageMaker
 from tests.ui.look import send, until
 from ui.context.page_context import CHAT
-from ui.kit.chat_state import ChatOptions, Suggested, sampling_words
+from ui.kit.chat_options import ChatOptions, Suggested, sampling_words
 from ui.kit.record_export import new_record
 from ui.talk.chat_settings import ChatSettings
 from ui.talk.options import OPTIONS_KEY, suggestions
@@ -60,7 +60,7 @@ def test_a_models_own_settings_are_used_told_and_kept(
     # A person's own temperature stays, whatever the model says, and what the model says is told.
     chat.settings.temperature.setValue(1.2)
     until(qtbot, lambda: (engine.library.state.get(OPTIONS_KEY) or {}).get("temperature") == 1.2)
-    chat.settings.suggest(Suggested(temperature=0.3))
+    chat.settings.suggest(Suggested({"temperature": 0.3}))
     assert chat.settings.temperature.value() == 1.2
     assert "The model's own temperature is 0.3." in chat.settings.also.text()
 
@@ -68,16 +68,17 @@ def test_a_models_own_settings_are_used_told_and_kept(
 def test_what_a_person_did_not_set_is_not_kept_as_theirs(qtbot: QtBot) -> None:
     panel = ChatSettings()
     qtbot.addWidget(panel)
-    panel.suggest(Suggested(temperature=0.3, top_p=0.5, source="By the model's own settings."))
+    panel.suggest(Suggested({"temperature": 0.3, "top_p": 0.5}, "By the model's own settings."))
     assert panel.own() == {"temperature": None, "max_tokens": None, "seed": None}
-    assert (panel.options().temperature, panel.slider.value()) == (0.3, 30)
+    sampling = panel.options().sampling
+    assert (sampling.temperature, sampling.top_p, panel.slider.value()) == (0.3, 0.5, 30)
     # The next model has no ideas of its own.
     panel.suggest(Suggested())
     assert panel.options() == ChatOptions() and panel.also.isHidden()
     panel.slider.setValue(90)
     assert panel.own()["temperature"] == 0.9
-    assert ChatOptions.from_json(panel.own()).temperature == 0.9
-    assert ChatOptions.from_json({"temperature": None}).temperature == 0.7
+    assert ChatOptions.from_json(panel.own()).sampling.temperature == 0.9
+    assert ChatOptions.from_json({"temperature": None}).sampling.temperature == 0.7
 
 
 def test_the_demo_model_is_given_a_penalty_in_either_form(library: Library, tmp_path: Path) -> None:
@@ -88,11 +89,10 @@ def test_the_demo_model_is_given_a_penalty_in_either_form(library: Library, tmp_
             name=name, source=ModelSource.LOCAL, engine=EngineKind[kind], local_path=str(tmp_path / str(number))
         )
         found = suggestions(library.models.add(new), facts)
-        assert found.repetition_penalty == facts.repetition_penalty
-        assert found.words() == f"repetition penalty {facts.repetition_penalty:g}" and "repeats itself" in found.source
+        assert found.values == {"repetition_penalty": facts.repetition_penalty} and "repeats itself" in found.source
     other = NewModel(name="another", source=ModelSource.LOCAL, engine=EngineKind.TRANSFORMERS, local_path=str(tmp_path))
     record = library.models.add(other)
     assert suggestions(record, facts) == Suggested() == suggestions(record, None)
     # Its makers' word comes first.
     (tmp_path / "generation_config.json").write_text('{"top_k": 5}', encoding="utf-8")
-    assert suggestions(replace(record, name=facts.model), facts).words() == "top-k 5"
+    assert suggestions(replace(record, name=facts.model), facts).values == {"top_k": 5}

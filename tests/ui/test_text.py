@@ -6,6 +6,7 @@ import ast
 import json
 import re
 import shlex
+from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -15,8 +16,10 @@ from hypothesis import strategies as st
 
 from engine.errors import InvalidParameter, PortInUse
 from engine.events import RequestRecorded
+from engine.sampling import Sampling
 from ui.kit import text as words
-from ui.kit.chat_state import ChatOptions, ConversationMessage, build_request, parse_seed, up_to_last_question
+from ui.kit.chat_options import ChatOptions, biases_text, parse_biases, parse_seed
+from ui.kit.chat_state import ConversationMessage, build_request, up_to_last_question
 from ui.kit.fences import Segment, split_fences
 from ui.kit.server_card import reach_of
 from ui.kit.snippets import snippets
@@ -157,8 +160,26 @@ def test_no_letter_is_lost_in_splitting(text: str) -> None:
 
 
 def test_options_survive_storage_and_reject_nonsense() -> None:
-    options = ChatOptions("be brief", 0.3, 128, 7)
-    assert ChatOptions.from_json(options.to_json()) == ChatOptions("", 0.3, 128, 7)
+    sampling = Sampling(
+        temperature=0.3,
+        top_p=0.9,
+        top_k=20,
+        min_p=0.05,
+        frequency_penalty=-0.5,
+        presence_penalty=0.25,
+        repetition_penalty=1.1,
+        logit_bias={7: -100.0, 12: 2.5},
+        min_tokens=3,
+        ignore_eos=True,
+        seed=7,
+    )
+    assert {each.name for each in fields(Sampling) if getattr(sampling, each.name) == each.default} == set()
+    kept = json.loads(json.dumps(ChatOptions("be brief", 128, sampling).to_json()))
+    assert ChatOptions.from_json(kept) == ChatOptions("", 128, sampling)
+    # Each falls back on its own.
+    kept |= {"top_p": 1.5, "top_k": -3, "min_p": True, "logit_bias": {"x": 1}, "ignore_eos": 1, "seed": -1}
+    expected = replace(sampling, top_p=1.0, top_k=0, min_p=0.0, logit_bias={}, ignore_eos=False, seed=None)
+    assert ChatOptions.from_json(kept | {"typical_q": 3}) == ChatOptions("", 128, expected)
     assert ChatOptions.from_json({"temperature": 9, "max_tokens": -1, "seed": "x"}) == ChatOptions()
     assert ChatOptions.from_json("nonsense") == ChatOptions()
 
@@ -190,9 +211,35 @@ def test_bad_seeds_say_what_is_possible(text: str) -> None:
         parse_seed(text)
 
 
+def test_biases_are_typed_one_to_a_line() -> None:
+    assert parse_biases(" 198: -100\n\n7 : 2,5\n12:\u22123 ") == {198: -100.0, 7: 2.5, 12: -3.0}
+    assert parse_biases(" \n") == {}
+    assert parse_biases(biases_text({198: -100.0, 7: 2.5})) == {198: -100.0, 7: 2.5}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("sea: 5", "keys must be token ids"),
+        ("5", "no token and bias"),
+        ("5: much", "no token and bias"),
+        ("5: 101", "values must be numbers from -100 to 100"),
+        ("5: nan", "values must be numbers"),
+        ("5: 1\n5: 2", "named twice"),
+        ("5: 1\n05: 2", "named twice"),
+        ("-5: 1", "keys must be token ids"),
+        ("\n".join(f"{n}: 1" for n in range(1025)), "at most 1024"),
+    ],
+)
+def test_bad_biases_say_what_is_possible(text: str, words: str) -> None:
+    with pytest.raises(InvalidParameter, match=f"(?i){words}") as caught:
+        parse_biases(text)
+    assert caught.value.param == "logit_bias" and "198: -100" in (caught.value.remedy or "")
+
+
 def test_a_request_carries_the_system_prompt_first() -> None:
     messages = [ConversationMessage("user", "hi")]
-    request = build_request("m", messages, ChatOptions("be brief", 0.0, 5, 3))
+    request = build_request("m", messages, ChatOptions("be brief", 5, Sampling(temperature=0.0, seed=3)))
     assert [(m.role, m.content) for m in request.input.messages] == [("system", "be brief"), ("user", "hi")]  # type: ignore[union-attr]
     assert (request.sampling.temperature, request.sampling.seed, request.max_tokens) == (0.0, 3, 5)
     plain = build_request("m", messages, ChatOptions(" "))

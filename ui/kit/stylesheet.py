@@ -140,7 +140,7 @@ QComboBox QAbstractItemView {{
     selection-background-color: {c.accent_soft}; selection-color: {c.on_accent_soft};
 }}
 QCheckBox {{ spacing: 8px; }}
-QLineEdit[state="bad"] {{ border: 1px solid {c.bad}; }}
+QLineEdit[state="bad"], QPlainTextEdit#field[state="bad"] {{ border: 1px solid {c.bad}; }}
 QPlainTextEdit#bare, QTextBrowser#bare {{
     background: transparent; border: none; padding: 0; placeholder-text-color: {c.muted};
 }}

@@ -12,6 +12,7 @@ from engine.actions.sweeping.measures import topic_words
 from engine.actions.sweeping.settings import (
     MOST_TOKENS,
     PLAIN,
+    SWEEP_SAMPLING,
     BaseChoice,
     BaseKind,
     SweepBase,
@@ -21,10 +22,11 @@ from engine.actions.sweeping.settings import (
 from engine.steering.push import Push
 from ui.kit import theme
 from ui.kit.basics import column, inset_text, label, line
-from ui.kit.chat_state import parse_seed
+from ui.kit.chat_options import parse_seed
 from ui.kit.choice import Choice
-from ui.kit.number_field import DecimalField, WholeField
+from ui.kit.number_field import WholeField
 from ui.kit.plain_text import as_letters
+from ui.kit.sampling_fields import SamplingFields
 from ui.kit.steering_text import features, push_words, strength
 from ui.kit.sweep_text import INTENSITIES, PROMPTS, choice_words
 
@@ -57,24 +59,14 @@ class SweepForm(QWidget):
         self.tokens.setRange(1, MOST_TOKENS)
         self.tokens.setValue(40)
         self.tokens.setAccessibleName("Tokens per answer")
-        self.temperature = DecimalField()
-        self.temperature.setRange(0.0, 2.0)
-        self.temperature.setSingleStep(0.1)
-        self.temperature.setDecimals(2)
+        self.sampling = SamplingFields(SWEEP_SAMPLING, apart=("temperature", "repetition_penalty"))
+        self.temperature, self.penalty = map(self.sampling.number, ("temperature", "repetition_penalty"))
         self.temperature.setSpecialValueText("greedy")
         self.temperature.setAccessibleName("Temperature; 0 is greedy")
         self.seed = QLineEdit("0")
         self.seed.setPlaceholderText("Random")
         self.seed.setAccessibleName("Seed")
-        self.penalty = DecimalField()
-        self.penalty.setRange(1.0, 2.0)
-        self.penalty.setSingleStep(0.05)
-        self.penalty.setDecimals(2)
-        self.penalty.setValue(1.0)
-        self.penalty.setSpecialValueText("none")
-        self.penalty.setAccessibleName("Repetition penalty")
-        for field in (self.tokens, self.temperature, self.penalty):
-            inset_text(field)
+        inset_text(self.tokens)
         self.topic = _texts("Topic words", TOPIC_HEIGHT)
         self.topic.setPlaceholderText("Words a text on the topic is counted by, separated by spaces")
         self.wanted: tuple[BaseKind, str] | None = None
@@ -84,7 +76,7 @@ class SweepForm(QWidget):
         self._suggested = ""
         self._build()
         self.base.currentIndexChanged.connect(self._on_chosen)
-        self.temperature.valueChanged.connect(lambda value: self.seed.setEnabled(value > 0))
+        self.sampling.changed.connect(lambda: self.seed.setEnabled(self.temperature.value() > 0))
         self.seed.setEnabled(False)
 
     def show_choices(self, choices: Sequence[BaseChoice]) -> None:
@@ -132,9 +124,7 @@ class SweepForm(QWidget):
             prompts,
             (PLAIN, *values) if self.plain.isChecked() else values,
             max_tokens=self.tokens.value(),
-            temperature=self.temperature.value(),
-            repetition_penalty=self.penalty.value(),
-            seed=secrets.randbits(32) if seed is None else seed,
+            sampling=self.sampling.sampling(seed=secrets.randbits(32) if seed is None else seed),
             topic=topic_words(self.topic.toPlainText()),
         )
 
@@ -173,6 +163,8 @@ class SweepForm(QWidget):
                 both.addLayout(part, 1)
             inside.addLayout(both)
             inside.addSpacing(theme.S)
+        inside.addWidget(self.sampling)
+        inside.addSpacing(theme.S)
         inside.addWidget(label("Topic words", "group"))
         inside.addWidget(self.topic)
         inside.addStretch(1)

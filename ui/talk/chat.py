@@ -14,7 +14,8 @@ from engine.library.records import ExperimentRecord
 from ui.context.page_context import HOME, PageContext
 from ui.context.record_keeping import RecordKeeper
 from ui.kit.basics import Button
-from ui.kit.chat_state import ChatOptions, ConversationMessage
+from ui.kit.chat_options import ChatOptions
+from ui.kit.chat_state import ConversationMessage
 from ui.kit.steer_targets import TargetKind
 from ui.kit.text import describe_error
 from ui.kit.token_text import Coloured

@@ -21,7 +21,8 @@ from engine.generation.request import GenerationRequest
 from engine.generation.service import PreparedRequest, RequestHandle
 from engine.library.conversations import ConversationRecord, StoredMessage
 from ui.bridge import Bridge
-from ui.kit.chat_state import ChatOptions, ConversationMessage, build_request, up_to_last_question
+from ui.kit.chat_options import ChatOptions
+from ui.kit.chat_state import ConversationMessage, build_request, up_to_last_question
 from ui.kit.text import title_of
 from ui.talk.answer_stream import AnswerStream, TurnState
 
@@ -439,7 +440,7 @@ class ChatSession(QObject):
 
 def _noise(options: ChatOptions) -> int:
     """What both sides of a comparison draw from: the seed that is set, else a number of its own."""
-    return secrets.randbits(32) if options.seed is None else options.seed
+    return secrets.randbits(32) if options.sampling.seed is None else options.sampling.seed
 
 
 def _submit(

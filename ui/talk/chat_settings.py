@@ -1,6 +1,8 @@
-"""The panel beside a chat: system prompt, temperature, length, seed, and how full the context window is."""
+"""The panel beside a chat: system prompt, sampling, length, seed, and how full the context window is."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from PySide6.QtCore import Qt, Signal, Slot
 from PySide6.QtWidgets import (
@@ -13,10 +15,12 @@ from PySide6.QtWidgets import (
 )
 
 from engine.errors import InvalidParameter
+from engine.sampling import BY_NAME, fitting, sentence
 from ui.kit import theme
 from ui.kit.basics import Button, Surface, column, inset_text, label, line, rule, set_property
-from ui.kit.chat_state import TEMPERATURE, ChatOptions, Suggested, parse_seed
-from ui.kit.number_field import DecimalField, WholeField
+from ui.kit.chat_options import CHAT_SAMPLING, ChatOptions, Suggested, parse_seed
+from ui.kit.number_field import WholeField
+from ui.kit.sampling_fields import SamplingFields
 from ui.kit.steady import Slider
 from ui.kit.text import count, counted
 
@@ -38,18 +42,15 @@ class ChatSettings(Surface):
         self.system.setAccessibleName("System prompt")
         self.system.setTabChangesFocus(True)
         self.system.setFixedHeight(120)
-        self.temperature = DecimalField()
-        self.temperature.setRange(0.0, 2.0)
-        self.temperature.setSingleStep(0.05)
-        self.temperature.setAccessibleName("Temperature")
+        self.fields = SamplingFields(CHAT_SAMPLING, apart=("temperature",))
+        self.temperature = self.fields.number("temperature")
         self.temperature.setFixedWidth(64)
         self.slider = Slider()
-        self.slider.setRange(0, 200)
+        self.slider.setRange(round(self.temperature.minimum() * 100), round(self.temperature.maximum() * 100))
         self.slider.setAccessibleName("Temperature")
         self.also = label("", "caption", wrap=True)
         self.also.hide()
         self._suggested = Suggested()
-        self._chose_temperature = False
         self.length = WholeField()
         self.length.setRange(0, 1_000_000)
         self.length.setSpecialValueText("Automatic")
@@ -66,8 +67,7 @@ class ChatSettings(Surface):
         self.bar.setTextVisible(False)
         self.bar.setRange(0, 1000)
         self.inspect_button = Button("Show the exact prompt", "plain", "text", self.inspect.emit)
-        for field in (self.temperature, self.length):
-            inset_text(field)
+        inset_text(self.length)
         body = self._build()
         scroll = QScrollArea()
         scroll.setWidgetResizable(True)
@@ -77,61 +77,61 @@ class ChatSettings(Surface):
         outer = column(spacing=0)
         outer.addWidget(scroll)
         self.setLayout(outer)
-        self.set_options(ChatOptions())
+        self.restore({})
         self.show_usage(None, None)
         self.slider.valueChanged.connect(lambda value: self.temperature.setValue(value / 100))
-        self.temperature.valueChanged.connect(self._on_temperature)
+        self.fields.changed.connect(self._on_sampling)
         self.length.valueChanged.connect(lambda _value: self.changed.emit())
         self.system.textChanged.connect(self.changed.emit)
         self.seed.textChanged.connect(self._on_seed)
 
     def options(self) -> ChatOptions:
-        """What is set now. Raises InvalidParameter for an unusable seed."""
+        """What is set now. Raises InvalidParameter for an unusable seed or bias."""
         return ChatOptions(
             system_prompt=self.system.toPlainText().strip(),
-            temperature=round(self.temperature.value(), 2),
             max_tokens=self.length.value() or None,
-            seed=parse_seed(self.seed.text()),
-            top_p=self._suggested.top_p,
-            top_k=self._suggested.top_k,
-            min_p=self._suggested.min_p,
-            repetition_penalty=self._suggested.repetition_penalty,
+            sampling=self.fields.sampling(seed=parse_seed(self.seed.text())),
         )
 
     def own(self) -> dict[str, object]:
-        """What the person has set, to be kept between starts; ``temperature`` None follows the model. Raises as
-        :meth:`options` does.
+        """What the person has set, to be kept between starts; ``temperature`` None, and what is left out, follows the
+        model. Raises as :meth:`options` does.
         """
         options = self.options()
-        temperature = options.temperature if self._chose_temperature else None
-        return {"temperature": temperature, "max_tokens": options.max_tokens, "seed": options.seed}
+        return {
+            "temperature": None,
+            "max_tokens": options.max_tokens,
+            "seed": options.sampling.seed,
+            **self.fields.chosen,
+        }
+
+    def restore(self, own: object) -> None:
+        """Show what :meth:`own` gave; what cannot be used follows the model."""
+        kept = ChatOptions.from_json(own)
+        self.length.setValue(kept.max_tokens or 0)
+        self.seed.setText("" if kept.sampling.seed is None else str(kept.sampling.seed))
+        self.fields.set_chosen(fitting(own))
+        self._tell_suggested()
 
     def suggest(self, suggested: Suggested) -> None:
         """Another model, which reads best like this: used where the person has not said otherwise, and told."""
         self._suggested = suggested
-        if not self._chose_temperature:
-            self.temperature.blockSignals(True)
-            self.temperature.setValue(TEMPERATURE if suggested.temperature is None else suggested.temperature)
-            self.temperature.blockSignals(False)
-            self._show_slider()
+        self.fields.set_base(replace(CHAT_SAMPLING, **suggested.values))
+        self._tell_suggested()
+
+    def _tell_suggested(self) -> None:
+        self._show_slider()
+        suggested, chosen = self._suggested, self.fields.chosen
+        used = {name: value for name, value in suggested.values.items() if name not in chosen}
         told = []
-        if words := suggested.words():
-            told.append(f"Also used: {words}.")
-        if suggested.temperature is not None and self._chose_temperature:
+        if words := sentence({name: f"{value:g}" for name, value in used.items() if value != BY_NAME[name].off}):
+            told.append(f"Also used: {', '.join(words)}.")
+        if suggested.temperature is not None and "temperature" in chosen:
             told.append(f"The model's own temperature is {suggested.temperature:g}.")
-        if told or suggested.temperature is not None:
+        if told or "temperature" in used:
             told.append(suggested.source)
         self.also.setText(" ".join(told))
         self.also.setVisible(bool(told))
-
-    def set_options(self, options: ChatOptions) -> None:
-        """Show these options."""
-        self.set_system_prompt(options.system_prompt)
-        self.temperature.setValue(options.temperature)
-        self.slider.setValue(round(options.temperature * 100))
-        self.length.setValue(options.max_tokens or 0)
-        self.seed.setText("" if options.seed is None else str(options.seed))
-        self._chose_temperature = options.temperature != TEMPERATURE
 
     def set_system_prompt(self, text: str) -> None:
         """Show another conversation's system prompt."""
@@ -163,9 +163,11 @@ class ChatSettings(Surface):
         dial = QWidget()
         dial.setLayout(line(self.slider, self.temperature, spacing=theme.M))
         group("System prompt", "", self.system)
-        group("Temperature", "0 always takes the likeliest word; higher is freer.", dial, self.also)
+        group("Temperature", BY_NAME["temperature"].hint, dial, self.also)
         group("Longest answer", "Automatic leaves it to the model and its window.", self.length)
-        group("Seed", "The same seed and settings give the same answer.", self.seed, self.seed_error)
+        group("Seed", BY_NAME["seed"].hint, self.seed, self.seed_error)
+        layout.addWidget(self.fields)
+        layout.addSpacing(theme.S)
         layout.addWidget(rule())
         layout.addSpacing(theme.S)
         group("Context window", "", self.usage, self.bar)
@@ -174,10 +176,9 @@ class ChatSettings(Surface):
         body.setLayout(layout)
         return body
 
-    @Slot(float)
-    def _on_temperature(self, _value: float) -> None:
-        self._chose_temperature = True
-        self._show_slider()
+    @Slot()
+    def _on_sampling(self) -> None:
+        self._tell_suggested()
         self.changed.emit()
 
     def _show_slider(self) -> None:

@@ -8,7 +8,8 @@ from PySide6.QtWidgets import QBoxLayout, QFrame, QHBoxLayout, QSizePolicy, QWid
 
 from ui.kit import theme
 from ui.kit.basics import CopyButton, ElidedLabel, IconButton, column, label, line
-from ui.kit.chat_state import ConversationMessage, sampling_words
+from ui.kit.chat_options import sampling_words
+from ui.kit.chat_state import ConversationMessage
 from ui.kit.flow_text import FlowText
 from ui.kit.markdown_view import MarkdownView
 from ui.kit.plain_text import as_letters

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 
 from PySide6.QtCore import QObject, QTimer
@@ -10,11 +9,11 @@ from PySide6.QtCore import QObject, QTimer
 from engine.errors import InvalidParameter
 from engine.library.database import Library
 from engine.library.records import EngineKind, ModelRecord
-from engine.models.inspection.sampling_defaults import SamplingDefaults, read_sampling_defaults
+from engine.models.inspection.sampling_defaults import read_sampling_defaults
 from engine.models.registry import LoadedModel
 from ui.bridge import Bridge
 from ui.context.services import DemoFacts
-from ui.kit.chat_state import ChatOptions, Suggested
+from ui.kit.chat_options import Suggested
 from ui.talk.chat_settings import ChatSettings
 
 OPTIONS_KEY = "chat_options"
@@ -27,16 +26,11 @@ MEASURED = "Without a penalty the demo model repeats itself; this is the mildest
 
 def suggestions(record: ModelRecord, demo: DemoFacts | None) -> Suggested:
     """How a model reads best. Reads a small file; for a background thread."""
-    said = (
-        SamplingDefaults()
-        if record.engine is EngineKind.LLAMACPP
-        else read_sampling_defaults(Path(record.local_path or ""))
-    )
-    if said.says_something:
-        given = {name: value for name, value in asdict(said).items() if value is not None}
-        return Suggested(**given, source=OWN_SETTINGS)
+    said = {} if record.engine is EngineKind.LLAMACPP else read_sampling_defaults(Path(record.local_path or ""))
+    if said:
+        return Suggested(said, OWN_SETTINGS)
     if demo is not None and record.name.split(":", 1)[0] == demo.model:
-        return Suggested(repetition_penalty=demo.repetition_penalty, source=MEASURED)
+        return Suggested({"repetition_penalty": demo.repetition_penalty}, MEASURED)
     return Suggested()
 
 
@@ -49,7 +43,6 @@ class OptionsKeeper(QObject):
         self._bridge = bridge
         self._panel = panel
         self._touched = False
-        self._suggested = Suggested()
         self._followed: int | None = None
         self._timer = QTimer(self)
         self._timer.setSingleShot(True)
@@ -75,20 +68,13 @@ class OptionsKeeper(QObject):
         record = resident.record
         self._followed = record.id
 
-        def show(suggested: Suggested) -> None:
-            self._suggested = suggested
-            self._panel.suggest(suggested)
-
-        self._bridge.run_in_background(lambda: suggestions(record, demo), show, owner=self)
+        self._bridge.run_in_background(lambda: suggestions(record, demo), self._panel.suggest, owner=self)
 
     def _restore(self, value: object) -> None:
         # A person may have been quicker than the database.
         if value is None or self._touched:
             return
-        kept = ChatOptions.from_json(value)
-        prompt = self._panel.system.toPlainText()
-        self._panel.set_options(ChatOptions(prompt, kept.temperature, kept.max_tokens, kept.seed))
-        self._panel.suggest(self._suggested)
+        self._panel.restore(value)
         self._timer.stop()
         self._touched = False
 

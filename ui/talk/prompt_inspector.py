@@ -26,6 +26,7 @@ from PySide6.QtWidgets import (
 from engine.generation.service import PreparedRequest
 from ui.kit import theme
 from ui.kit.basics import Button, CopyButton, Notice, column, label, line
+from ui.kit.chat_options import sampling_words
 from ui.kit.steering_text import path_of, since
 from ui.kit.text import count, counted, describe_error
 from ui.kit.views import RowTable
@@ -130,6 +131,8 @@ class PromptInspector(QDialog):
         self.resize(900, 600)
         self._view: PromptView | None = None
         self.summary = label("Rendering…", "muted", wrap=True)
+        self.sampled = label("", "muted", wrap=True, selectable=True)
+        self.sampled.hide()
         self.notice = Notice(closable=False)
         self.text = QPlainTextEdit()
         self.text.setObjectName("code")
@@ -195,6 +198,7 @@ class PromptInspector(QDialog):
         layout.setSpacing(theme.M)
         layout.addWidget(label(heading, "title", wrap=True))
         layout.addWidget(self.summary)
+        layout.addWidget(self.sampled)
         layout.addWidget(self.notice)
         layout.addWidget(self._tab_row)
         layout.addWidget(self._stack, 1)
@@ -221,7 +225,10 @@ class PromptInspector(QDialog):
             self.notice.show_words("\n".join(view.notes), "info")
 
     def show_answer(self, details: Mapping[str, object]) -> None:
-        """What is known of the answer: its steering report and its headers."""
+        """What is known of the answer: how it was sampled, its steering report and its headers."""
+        sampled = sampling_words(details)
+        self.sampled.setText(f"Sampled with {sampled}." if sampled else "")
+        self.sampled.setVisible(bool(sampled))
         report, headers = details.get("steering"), details.get("headers")
         if not isinstance(report, dict):
             return

@@ -12,6 +12,7 @@ from engine.engine import Engine
 from engine.errors import ContextLengthExceeded, MillmError
 from engine.generation.request import GenerationRequest
 from engine.generation.service import PreparedRequest
+from engine.sampling import Sampling
 from ui.bridge import Bridge
 from ui.talk.prompt_inspector import PromptInspector, view_of
 
@@ -77,8 +78,9 @@ class PromptDesk(QObject):
         if request is None:
             self.counted.emit(None, window, "")
             return
-        # Only the prompt is counted; whether the asked length fits beside it is said when it is sent.
-        generation, counting = self._engine.generation, replace(request, max_tokens=1)
+        # Only the prompt is counted; whether the asked length fits beside it, and how it is sampled, matters when it is
+        # sent.
+        generation, counting = self._engine.generation, replace(request, max_tokens=1, sampling=Sampling())
 
         def show(prepared: PreparedRequest) -> None:
             if asked == self._asked:

@@ -8,13 +8,14 @@ from typing import Any, Final
 
 from engine.actions.experiments.contrasts import KeptContrast, KeptDifference, contrast_of
 from engine.actions.experiments.sweeps import sweep_of
-from engine.actions.experiments.words import SAMPLING_WORDS, path_of, report_words, since, step_words
+from engine.actions.experiments.words import path_of, report_words, since, step_words
 from engine.actions.sweeping import export as sweeping
 from engine.actions.tables import csv_text
 from engine.counting import so_many
 from engine.documents.evidence import ONLY_PERSISTENCE
 from engine.errors import InvalidParameter
 from engine.library.records import ExperimentRecord, RecordKind
+from engine.sampling import named_values
 
 KIND: Final = "millm.comparison"
 KINDS: Final = {kind: f"millm.{kind}" for kind in RecordKind}
@@ -105,7 +106,7 @@ def setting_rows(record: ExperimentRecord) -> list[tuple[str, str]]:
         rows.append(("Evidence", evidence_of(record)))
     rows += [
         ("Temperature", str(given.get("temperature", ""))),
-        *((words.capitalize(), str(given[name])) for name, words in SAMPLING_WORDS.items() if name in given),
+        *((words.capitalize(), value) for words, value in named_values(given)),
         ("Longest answer", "automatic" if longest is None else f"{longest} tokens"),
         ("Noise seed, both sides", str(given.get("noise_seed", ""))),
     ]

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from engine.errors import InvalidParameter
-from engine.generation.request import MAX_SEED, MIN_SEED
 
 LARGEST = 1e15
 """No figure of a record is larger; far beyond it arithmetic would fail."""
@@ -60,13 +59,6 @@ def index_of(text: str, where: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= 10):
         raise InvalidParameter(f"'{where}' has whole numbers as its keys, not {text[:40]!r}.", param=where)
     return int(text)
-
-
-def seed_of(value: object, where: str) -> int:
-    """A seed: a signed 64-bit integer."""
-    if isinstance(value, bool) or not isinstance(value, int) or not MIN_SEED <= value <= MAX_SEED:
-        raise InvalidParameter(f"'{where}' must be a signed 64-bit integer.", param=where)
-    return value
 
 
 def whole(value: object, where: str) -> int:

@@ -7,13 +7,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
-from engine.actions.experiments.parts import amount, index_of, number, part, parts, seed_of, texts, whole, word
-from engine.actions.sweeping.settings import BaseKind, CellResult, SweepBase, SweepOutcome, SweepSettings
+from engine.actions.experiments.parts import amount, index_of, number, part, parts, texts, whole, word
+from engine.actions.sweeping.settings import (
+    SWEEP_SAMPLING,
+    BaseKind,
+    CellResult,
+    SweepBase,
+    SweepOutcome,
+    SweepSettings,
+)
 from engine.errors import InvalidParameter
 from engine.library.records import ExperimentRecord, NewExperiment, RecordKind
+from engine.sampling import FIELDS
 
 BETWEEN = "\n\n"
 
@@ -29,12 +37,7 @@ def record_of_sweep(outcome: SweepOutcome, versions: Mapping[str, str], title: s
         prompt="\n".join(settings.prompts),
         plain=BETWEEN.join(plain),
         steered=BETWEEN.join(steered),
-        settings={
-            **asdict(settings),
-            "prompts": list(settings.prompts),
-            "intensities": list(settings.intensities),
-            "topic": sorted(settings.topic),
-        },
+        settings=settings.as_json(),
         versions=dict(versions),
         kind=RecordKind.SWEEP,
         content={
@@ -62,14 +65,12 @@ def record_of_sweep(outcome: SweepOutcome, versions: Mapping[str, str], title: s
 def sweep_of(record: ExperimentRecord | NewExperiment) -> SweepOutcome:
     """The sweep that a record keeps. Raises :class:`InvalidParameter` naming what is not as it must be."""
     given, content = record.settings, record.content
+    sampled = {each.name: each.read(given[each.name], f"settings.{each.name}") for each in FIELDS if each.name in given}
     settings = SweepSettings(
         prompts=texts(given, "prompts", "settings"),
         intensities=tuple(number(each, "settings.intensities") for each in parts(given, "intensities", "settings")),
         max_tokens=whole(given.get("max_tokens", 48), "settings.max_tokens"),
-        temperature=number(given.get("temperature", 0.0), "settings.temperature"),
-        top_p=number(given.get("top_p", 1.0), "settings.top_p"),
-        repetition_penalty=number(given.get("repetition_penalty", 1.0), "settings.repetition_penalty"),
-        seed=seed_of(given.get("seed", 0), "settings.seed"),
+        sampling=replace(SWEEP_SAMPLING, **sampled),
         topic=frozenset(texts(given, "topic", "settings")),
         system=word(given.get("system", ""), "settings.system"),
     )

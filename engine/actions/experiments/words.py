@@ -9,13 +9,6 @@ from typing import Any
 from engine.counting import plural
 from engine.documents.evidence import evidence_words
 
-SAMPLING_WORDS = {
-    "repetition_penalty": "repetition penalty",
-    "top_p": "top-p",
-    "top_k": "top-k",
-    "min_p": "min-p",
-}
-"""How an answer was sampled beside temperature and seed; a setting is kept where it did something."""
 NO_CLAIM = "no evidence can be claimed"
 FEW_STEPS = 6
 """Steps of a path that are told one by one under an answer; exports tell all of them."""

@@ -31,8 +31,6 @@ from engine.actions.sweeping.topic import suggested_words
 from engine.errors import MillmError, ModelBusy, QueueFull, RequestCancelled, SaeNotAttached
 from engine.generation.lane import PreparedRequest, RequestHandle
 from engine.generation.request import (
-    MAX_SEED,
-    MIN_SEED,
     ChatInput,
     ChoiceFinished,
     Delta,
@@ -41,14 +39,14 @@ from engine.generation.request import (
     Piece,
     RequestFailed,
     RequestFinished,
-    Sampling,
     TextDelta,
     text_of,
 )
-from engine.generation.service import GenerationService
+from engine.generation.service import GenerationService, check_bias
 from engine.generation.text.reasoning import Kind
 from engine.library.records import FeatureLabel
 from engine.saes.attachment import Attachment
+from engine.sampling import MAX_SEED, MIN_SEED
 from engine.steering.plan import EMPTY_PLAN, ResidualSpec, SteeringPlan, build_plan
 from engine.steering.push import told
 from engine.steering.report import RequestLabel, describe
@@ -122,7 +120,8 @@ class SweepActions:
     def start(self, settings: SweepSettings, base: SweepBase) -> SweepRun:
         """Begin a sweep on a thread of its own, kept in :attr:`runs`; its cells come as :meth:`run` gives them.
 
-        Raises :class:`SweepRunning`, :class:`ModelNotLoaded`, :class:`SaeNotAttached`.
+        Raises :class:`SweepRunning`, :class:`ModelNotLoaded`, :class:`SaeNotAttached`, and :class:`InvalidParameter`
+        for a bias of a token the model does not have.
         """
         return self.runs.start(
             settings,
@@ -162,6 +161,7 @@ class _Run:
         self._on_cell = on_cell
         self._stop = stop
         self._loaded = rooms.resident()
+        check_bias(settings.sampling.logit_bias, self._loaded.info.vocab_size)
         state = rooms.desk.state
         self._attachments = state.attachments
         self._stream = state.stream
@@ -226,18 +226,13 @@ class _Run:
         messages = [Message("user", settings.prompts[cell.prompt])]
         if settings.system.strip():
             messages.insert(0, Message("system", settings.system))
-        sampled = settings.temperature > 0
         request = GenerationRequest(
             self._loaded.record.name,
             ChatInput(tuple(messages)),
-            sampling=Sampling(
-                temperature=settings.temperature,
-                top_p=settings.top_p,
-                repetition_penalty=settings.repetition_penalty,
-            ),
+            sampling=replace(settings.sampling, seed=None),
             max_tokens=settings.max_tokens,
             # The same noise along a row: what differs there is the dial's doing.
-            noise_seed=_behind(settings.seed, cell.prompt) if sampled else None,
+            noise_seed=_behind(settings.seed, cell.prompt) if settings.sampling.temperature > 0 else None,
         )
         plan, cell.clamped = self._plan(cell.intensity)
         prepared = self._generation.prepare(request)

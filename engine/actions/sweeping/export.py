@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from engine.actions.sweeping.settings import PLAIN, CellResult, SweepOutcome
 from engine.actions.tables import Cell, csv_text
+from engine.sampling import named_values
 
 PLAIN_SIDE, STEERED_SIDE = "plain", "steered"
 HEAD = (
@@ -91,16 +92,19 @@ def as_markdown(outcome: SweepOutcome, versions: Mapping[str, str]) -> str:
 def facts_of(outcome: SweepOutcome, versions: Mapping[str, str]) -> list[tuple[str, str]]:
     """What a reader needs to run it again, in order."""
     settings, base = outcome.settings, outcome.base
-    sampled = f"temperature {settings.temperature:g}, top-p {settings.top_p:g}, seed {settings.seed}"
+    sampling = settings.sampling
+    drawn = sampling.temperature > 0
+    sampled = f"temperature {sampling.temperature:g}, top-p {sampling.top_p:g}, seed {settings.seed}"
+    # Top-p stands beside the temperature where there is one.
+    more = {name: value for name, value in sampling.changes().items() if not (drawn and name == "top_p")}
     found = [
         ("Dial", f"{base.name} ({base.kind.value})"),
         *outcome.facts.items(),
         ("λ", ", ".join(map(_side, settings.intensities))),
-        ("Sampling", sampled if settings.temperature > 0 else "greedy"),
+        ("Sampling", sampled if drawn else "greedy"),
         ("Tokens per answer", str(settings.max_tokens)),
     ]
-    if settings.repetition_penalty != 1.0:
-        found.append(("Repetition penalty", f"{settings.repetition_penalty:g}"))
+    found += [(words.capitalize(), value) for words, value in named_values(more)]
     if settings.system.strip():
         found.append(("System", settings.system))
     if settings.topic:

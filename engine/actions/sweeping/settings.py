@@ -8,16 +8,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
+from typing import Any
 
 from engine.actions.sweeping.measures import perplexity
 from engine.documents.ranges import GREATEST_INTENSITY, LEAST_INTENSITY
 from engine.errors import InvalidParameter
-from engine.generation.request import MAX_SEED, MIN_SEED
+from engine.sampling import BY_NAME, Sampling
 from engine.steering.live import AttachmentKey
 
 MOST_PROMPTS = 100
 MOST_COLUMNS = 41
 MOST_TOKENS = 1024
+SWEEP_SAMPLING = Sampling(temperature=0.0, seed=0)
+"""How a sweep is sampled where nobody says otherwise."""
+ALWAYS_TOLD = ("temperature", "top_p", "repetition_penalty", "seed")
+"""Sampling of a sweep that is told even where it changes nothing."""
 PLAIN = 0.0
 """The intensity of the plain column: nothing is added."""
 
@@ -65,8 +70,8 @@ class SweepSettings:
     Attributes:
         prompts: Each becomes one user message.
         intensities: The dial's values, each once, rising; 0 is the plain column.
-        temperature: 0 is greedy; above it every cell of a prompt draws the same noise, by ``seed``.
-        seed: A signed 64-bit integer; each prompt draws the noise of the one behind the one before it.
+        sampling: At temperature 0 greedy; above it every cell of a prompt draws the same noise, by its seed, which is
+            needed: each prompt draws the noise of the one behind the one before it.
         topic: Words a text on the topic is counted by; may be empty.
         system: System text of every conversation; blank: none.
 
@@ -76,10 +81,7 @@ class SweepSettings:
     prompts: tuple[str, ...]
     intensities: tuple[float, ...]
     max_tokens: int = 48
-    temperature: float = 0.0
-    top_p: float = 1.0
-    repetition_penalty: float = 1.0
-    seed: int = 0
+    sampling: Sampling = SWEEP_SAMPLING
     topic: frozenset[str] = frozenset()
     system: str = ""
 
@@ -92,13 +94,32 @@ class SweepSettings:
         for value in columns:
             inside = math.isfinite(value) and LEAST_INTENSITY <= value <= GREATEST_INTENSITY
             _check(inside, "intensities", f"{value:g}", f"{LEAST_INTENSITY:g} to {GREATEST_INTENSITY:g}")
-        _check(MIN_SEED <= self.seed <= MAX_SEED, "seed", str(self.seed)[:40], "a signed 64-bit integer")
+        _check(self.sampling.seed is not None, "seed", "none", BY_NAME["seed"].expected)
         _check(1 <= self.max_tokens <= MOST_TOKENS, "max_tokens", str(self.max_tokens), f"1 to {MOST_TOKENS}")
+        least = self.sampling.min_tokens
+        _check(least <= self.max_tokens, "min_tokens", str(least), f"at most max_tokens ({self.max_tokens})")
 
     @property
     def cells(self) -> int:
         """Answers to be written."""
         return len(self.prompts) * len(self.intensities)
+
+    @property
+    def seed(self) -> int:
+        """What the first prompt draws by."""
+        return self.sampling.seed or 0
+
+    def as_json(self) -> dict[str, Any]:
+        """As it travels and is kept: one object, with :data:`ALWAYS_TOLD` and what else of the sampling is not off."""
+        return {
+            "prompts": list(self.prompts),
+            "intensities": list(self.intensities),
+            "max_tokens": self.max_tokens,
+            **{name: getattr(self.sampling, name) for name in ALWAYS_TOLD},
+            **self.sampling.changes(),
+            "topic": sorted(self.topic),
+            "system": self.system,
+        }
 
 
 @dataclass(frozen=True)

@@ -29,12 +29,13 @@ from engine.errors import (
 )
 from engine.events import Event, ModelLoadComplete, ModelLoadError, ModelLoadProgress, ModelUnloadComplete
 from engine.generation.consume import collect
-from engine.generation.request import Delta, GenerationRequest, Sampling, TextDelta, TextInput
+from engine.generation.request import Delta, GenerationRequest, TextDelta, TextInput
 from engine.library.records import EngineKind, ModelSource, ModelStatus, NewModel
 from engine.models.backends import transformers_backend
 from engine.models.backends.llamacpp import availability
 from engine.models.hardware import devices
 from engine.models.registry import LoadedModel
+from engine.sampling import Sampling
 from tests.conftest import CheckpointMaker, EngineMaker
 from tests.waiting import wait_until
 

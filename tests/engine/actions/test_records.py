@@ -21,6 +21,7 @@ from engine.events import EventBus, ExperimentsChanged
 from engine.generation.prefill_job import ReadingFigures
 from engine.library.database import Library
 from engine.library.records import FeatureLabel, NewExperiment, RecordKind
+from engine.sampling import Sampling
 
 VERSIONS = {"miLLM Desktop": "0.1.0"}
 SWEEP = SweepOutcome(
@@ -77,6 +78,71 @@ def test_a_sweep_comes_back_as_it_was_and_is_exported_alike(actions: ExperimentA
     # The answers are found, those of either side.
     assert [each.id for each in actions.list("HARBOUR")] == [each.id for each in actions.list("plain words")] == [1]
     assert actions.list()[0].kind is RecordKind.SWEEP
+
+
+def test_all_of_the_sampling_of_a_sweep_comes_back_and_is_told(actions: ExperimentActions) -> None:
+    sampling = Sampling(
+        temperature=0.5,
+        top_p=0.9,
+        top_k=20,
+        min_p=0.05,
+        frequency_penalty=0.5,
+        presence_penalty=-0.25,
+        repetition_penalty=1.1,
+        logit_bias={7: -100.0},
+        min_tokens=2,
+        ignore_eos=True,
+        seed=9,
+    )
+    sweep = replace(SWEEP, settings=replace(SWEEP.settings, sampling=sampling))
+    record = actions.add(record_of_sweep(sweep, VERSIONS))
+    found = actions.get(record.id)
+    assert sweep_of(found) == sweep
+    assert {name: value for name, value in found.settings.items() if name not in ("prompts", "intensities")} == {
+        "max_tokens": 8,
+        "temperature": 0.5,
+        "top_p": 0.9,
+        "top_k": 20,
+        "min_p": 0.05,
+        "frequency_penalty": 0.5,
+        "presence_penalty": -0.25,
+        "repetition_penalty": 1.1,
+        "logit_bias": {"7": -100.0},
+        "min_tokens": 2,
+        "ignore_eos": True,
+        "seed": 9,
+        "topic": ["sea", "ship"],
+        "system": "",
+    }
+    text = as_markdown(found)
+    for line in (
+        "- Sampling: temperature 0.5, top-p 0.9, seed 9",
+        "- Repetition penalty: 1.1",
+        "- Frequency penalty: 0.5",
+        "- Presence penalty: -0.25",
+        "- Top-k: 20",
+        "- Min-p: 0.05",
+        "- Logit bias: 7: -100.0",
+        "- Min tokens: 2",
+        "- End tokens ignored: yes",
+    ):
+        assert f"{line}\n" in text
+    # One that was kept before a sweep had more than these.
+    old = {name: found.settings[name] for name in ("prompts", "intensities", "max_tokens", "topic", "system")}
+    old |= {"temperature": 0.5, "top_p": 0.9, "repetition_penalty": 1.1, "seed": 9}
+    before = Sampling(temperature=0.5, top_p=0.9, repetition_penalty=1.1, seed=9)
+    assert sweep_of(replace(found, settings=old)).settings.sampling == before
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("top_k", -1), ("min_p", 2), ("logit_bias", {"sea": 1}), ("ignore_eos", "yes"), ("seed", None), ("seed", 2**63)],
+)
+def test_sampling_of_a_kept_sweep_is_checked(name: str, value: object) -> None:
+    record = record_of_sweep(SWEEP, VERSIONS)
+    with pytest.raises(InvalidParameter) as caught:
+        sweep_of(replace(record, settings={**record.settings, name: value}))
+    assert caught.value.param == f"settings.{name}"
 
 
 def test_a_figure_that_is_no_number_is_none(actions: ExperimentActions) -> None:

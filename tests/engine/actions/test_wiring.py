@@ -94,7 +94,8 @@ def test_saes_imported_without_a_model_are_measured_when_it_comes(make_engine: E
 
 def test_the_hooks_are_counted(engine: Engine) -> None:
     from engine.generation.consume import collect
-    from engine.generation.request import GenerationRequest, Sampling, TextInput
+    from engine.generation.request import GenerationRequest, TextInput
+    from engine.sampling import Sampling
 
     engine.desk.set_values(("low", 1), {3: 5.0})
     request = GenerationRequest("tiny-llama", TextInput(("the sea",)), Sampling(ignore_eos=True), max_tokens=4)

@@ -20,7 +20,6 @@ from engine.generation.request import (
     GenerationRequest,
     RequestFailed,
     RequestFinished,
-    Sampling,
     TextDelta,
     TextInput,
 )
@@ -31,6 +30,7 @@ from engine.models.backends.transformers_backend import TransformersBackend
 from engine.models.hardware.devices import DevicePlacement
 from engine.models.registry import LoadedModel, ModelShelf
 from engine.monitor.live import LiveMonitor
+from engine.sampling import Sampling
 from engine.steering.desk import SteeringDesk
 
 

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from engine.generation.request import Sampling, Started
+from engine.generation.request import Started
 from engine.library.database import Library
 from engine.models.backends.backend import KvNeed
+from engine.sampling import Sampling
 from tests.engine.generation.driving import Answer, Driver
 from tests.engine.models.llamacpp.conftest import load
 

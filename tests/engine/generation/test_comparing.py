@@ -9,10 +9,11 @@ import pytest
 import torch
 
 from engine.errors import QueueFull
-from engine.generation.request import ChoiceFinished, Delta, GenerationRequest, Sampling, TextDelta, TextInput
+from engine.generation.request import ChoiceFinished, Delta, GenerationRequest, TextDelta, TextInput
 from engine.library.database import Library
 from engine.models.backends.transformers_backend import TransformersBackend
 from engine.models.hardware.devices import DevicePlacement
+from engine.sampling import Sampling
 from engine.steering.request import FOLLOW_LIVE
 from tests.conftest import CheckpointMaker
 from tests.engine.generation.driving import Answer, Driver

@@ -25,12 +25,12 @@ from engine.generation.request import (
     FinishReason,
     GenerationRequest,
     Message,
-    Sampling,
     TextInput,
 )
 from engine.generation.response_format import ResponseFormat
 from engine.library.database import Library
 from engine.models.backends.tokenizer import CheckpointTokenizer
+from engine.sampling import Sampling
 from tests.conftest import CheckpointMaker, EngineMaker
 from tests.engine.generation.driving import Answer, Driver
 from tests.engine.generation.test_steered_lanes import attach, inline

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from engine.generation.request import Sampling
 from engine.library.database import Library
 from engine.monitor.activation_spec import ActivationSpec, PositionChoice
+from engine.sampling import Sampling
 from tests.engine.generation.driving import Driver
 from tests.engine.generation.test_steered_lanes import UNSTEERED, attach, inline
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from engine.generation.request import Sampling
 from engine.library.database import Library
 from engine.monitor.activation_spec import ActivationSpec, PositionChoice
+from engine.sampling import Sampling
 from engine.steering.request import SteeringRequest
 from tests.conftest import CheckpointMaker
 from tests.engine.generation.driving import Answer, Driver

@@ -18,8 +18,8 @@ from transformers import (
 )
 
 from engine.errors import InvalidParameter, NonFiniteLogits
-from engine.generation.request import Sampling
 from engine.generation.sampler import LaneSampler, greedy_rows, mixed_seed
+from engine.sampling import Sampling
 
 INF = math.inf
 

@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from engine.errors import GenerationFailed, InsufficientMemory, InvalidParameter, ModelBusy, QueueFull, RequestCancelled
-from engine.generation.request import FinishReason, RequestFinished, Sampling, Started, TextDelta
+from engine.generation.request import FinishReason, RequestFinished, Started, TextDelta
 from engine.library.database import Library
+from engine.sampling import Sampling
 from tests.conftest import CheckpointMaker
 from tests.engine.generation.driving import Driver
 from tests.tiny import FAMILIES

@@ -8,16 +8,8 @@ import pytest
 
 from engine.errors import ContextLengthExceeded, InvalidParameter, ModelNotLoaded
 from engine.generation.consume import collect
-from engine.generation.request import (
-    ChatInput,
-    Delta,
-    GenerationRequest,
-    Message,
-    RequestFailed,
-    Sampling,
-    TextDelta,
-    TextInput,
-)
+from engine.generation.request import ChatInput, Delta, GenerationRequest, Message, RequestFailed, TextDelta, TextInput
+from engine.sampling import Sampling
 from tests.conftest import CheckpointMaker, EngineMaker
 
 GREEDY = Sampling(temperature=0.0, ignore_eos=True)

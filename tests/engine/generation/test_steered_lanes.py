@@ -11,13 +11,13 @@ import pytest
 import torch
 
 from engine.errors import InvalidParameter, SaeNotAttached
-from engine.generation.request import Sampling
 from engine.library.database import Library
 from engine.library.records import NewProfile
 from engine.monitor.activation_spec import ActivationSpec
 from engine.saes.attachment import Attachment
 from engine.saes.config import Architecture, HookKind, SaeConfig, SourceFormat
 from engine.saes.sae import Sae
+from engine.sampling import Sampling
 from engine.steering.inline import parse_inline
 from engine.steering.live import ServingCircuit
 from engine.steering.plan import ResidualSpec

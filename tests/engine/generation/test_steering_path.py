@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from engine.errors import RequestCancelled
-from engine.generation.request import ChoiceFinished, RequestFailed, Sampling
+from engine.generation.request import ChoiceFinished, RequestFailed
 from engine.library.database import Library
+from engine.sampling import Sampling
 from engine.steering.live import ServingProfile
 from engine.steering.path import MOST_STEPS, NO_PATH, SteeringPath, SteeringStep
 from engine.steering.report import CircuitItem, SteeringReport

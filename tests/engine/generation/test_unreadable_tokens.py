@@ -13,12 +13,13 @@ from engine.actions.saes.reading import token_ids_of
 from engine.errors import InvalidParameter
 from engine.generation.embeddings import EmbeddingRequest
 from engine.generation.errors import ResponseFormatUnsupported
-from engine.generation.request import ChatInput, GenerationRequest, Message, Sampling, TextInput
+from engine.generation.request import ChatInput, GenerationRequest, Message, TextInput
 from engine.generation.response_format import ResponseFormat
 from engine.generation.scoring import ScoringRequest
 from engine.library.database import Library
 from engine.models.backends.llamacpp.backend import LlamaCppBackend
 from engine.models.backends.transformers_backend import TransformersBackend
+from engine.sampling import Sampling
 from tests.conftest import CheckpointMaker
 from tests.engine.generation.driving import Answer, Driver
 from tests.engine.models.llamacpp.conftest import load as gguf

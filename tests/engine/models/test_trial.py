@@ -14,7 +14,7 @@ from engine.actions.models.importing import import_local_model
 from engine.errors import EngineUnsupported, UnsupportedQuantization
 from engine.events import EventBus
 from engine.generation.embeddings import EmbeddingRequest
-from engine.generation.request import Sampling, TextInput
+from engine.generation.request import TextInput
 from engine.generation.scoring import ScoringRequest
 from engine.library.database import Library
 from engine.models.backends import transformers_backend
@@ -23,6 +23,7 @@ from engine.models.backends.transformers_backend import TransformersBackend
 from engine.models.hardware.devices import DevicePlacement
 from engine.models.inspection.architecture import check_generative_architecture
 from engine.models.inspection.quantization import check_stored
+from engine.sampling import Sampling
 from tests.engine.generation.driving import Driver
 from tests.tiny import build_checkpoint, build_tokenizer
 

@@ -17,10 +17,11 @@ from torch import Tensor
 
 from engine.engine import Engine
 from engine.events import EventBus
-from engine.generation.request import Delta, GenerationRequest, RequestFinished, Sampling, TextInput
+from engine.generation.request import Delta, GenerationRequest, RequestFinished, TextInput
 from engine.monitor.live import LiveMonitor
 from engine.monitor.records import ActivationRecord
 from engine.saes.sae import Sae
+from engine.sampling import Sampling
 from tests.engine.monitor.made import attached, plain_sae, residual, row, show
 from tests.made_saes import make_mirror_sae
 from tests.waiting import wait_until

@@ -113,6 +113,62 @@ def test_a_sweep_from_its_beginning_to_its_file(ready: House) -> None:
     assert api.ok("GET", SWEEPS) == {"sweeps": [], "total": 0}
 
 
+def test_a_sweep_takes_and_tells_all_of_the_sampling(ready: House) -> None:
+    """A biased token is all that greedy answers have, and what was asked is in every place the sweep is told."""
+    api = ready.api
+    asked: dict[str, Any] = {
+        "top_k": 3,
+        "min_p": 0.01,
+        "frequency_penalty": 0.5,
+        "presence_penalty": -0.5,
+        "logit_bias": {"70": 100},
+        "min_tokens": 4,
+        "ignore_eos": True,
+    }
+    with ready.socket() as events:
+        begun = api.ok("POST", SWEEPS, body(ready, **asked), status=202)
+        assert {name: begun["settings"][name] for name in asked} == asked
+        events.wait_for("sweep:complete", state="complete")
+    found = api.ok("GET", f"{SWEEPS}/{begun['id']}")
+    assert all(cell["tokens"] == 4 and cell["trigrams"] > 0 for cell in found["cells"])
+    kept = api.ok("POST", f"{SWEEPS}/{begun['id']}/keep", status=201)
+    assert {name: kept["settings"][name] for name in asked} == asked
+    text = api.call("GET", f"/api/experiments/{kept['id']}/export").text
+    assert "- Logit bias: 70: 100.0\n" in text and "- End tokens ignored: yes\n" in text and "- Top-k: 3\n" in text
+    # What asks for nothing is not told.
+    with ready.socket() as events:
+        begun = api.ok("POST", SWEEPS, body(ready, top_k=-1, logit_bias=None), status=202)
+        events.wait_for("sweep:complete", state="complete")
+    assert "top_k" not in begun["settings"] and "logit_bias" not in begun["settings"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("top_k", -2),
+        ("min_p", 1.1),
+        ("min_p", "0.1"),
+        ("frequency_penalty", 2.1),
+        ("presence_penalty", -2.1),
+        ("repetition_penalty", 0),
+        ("logit_bias", {"1": 101}),
+        ("min_tokens", -1),
+        ("min_tokens", 5),
+        ("ignore_eos", 1),
+    ],
+)
+def test_sampling_a_sweep_cannot_have(ready: House, name: str, value: object) -> None:
+    error = ready.api.refused(422, "VALIDATION_ERROR", "POST", SWEEPS, body(ready, **{name: value}))
+    assert name in error["message"]
+    assert ready.api.ok("GET", SWEEPS)["total"] == 0
+
+
+def test_a_bias_of_a_token_the_model_lacks_begins_no_sweep(ready: House) -> None:
+    error = ready.api.refused(422, "VALIDATION_ERROR", "POST", SWEEPS, body(ready, logit_bias={"999999": 1}))
+    assert "999999 is outside the vocabulary" in error["message"]
+    assert ready.api.ok("GET", SWEEPS)["total"] == 0
+
+
 @pytest.mark.parametrize("seed", [2**63 - 1, -(2**63), -2])
 def test_seeds_of_64_bits(ready: House, seed: int) -> None:
     """Each prompt draws from the seed behind the one before it; behind the last one comes the first."""

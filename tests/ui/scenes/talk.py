@@ -147,6 +147,18 @@ def chat_new(studio: Studio) -> None:
     studio.take("chat-new")
 
 
+def chat_sampling(studio: Studio) -> None:
+    studio.load_model()
+    studio.window.show_page(CHAT)
+    settings = studio.window.chat.settings
+    settings.fields.toggle()
+    settings.fields.number("min_p").setValue(0.05)
+    studio.camera.settle()
+    studio.take("chat-sampling")
+    settings.fields.forget()
+    settings.fields.toggle()
+
+
 def chat_answer(studio: Studio) -> None:
     studio.load_model()
     studio.window.show_page(CHAT)
@@ -238,6 +250,7 @@ SCENES = (
     Scene("chat-no-model", chat_no_model),
     Scene("home", home),
     Scene("chat-new", chat_new),
+    Scene("chat-sampling", chat_sampling),
     Scene("chat-answer", chat_answer),
     Scene("chat-markdown", chat_markdown),
     Scene("chat-code", chat_code),

@@ -19,9 +19,10 @@ from engine.errors import LibraryUnusable, SaeNotAttached
 from engine.events import SaeDetached
 from engine.generation.consume import collect
 from engine.generation.lane import RequestHandle
-from engine.generation.request import Delta, GenerationRequest, RequestFinished, Sampling, TextDelta, TextInput
+from engine.generation.request import Delta, GenerationRequest, RequestFinished, TextDelta, TextInput
 from engine.library.errors import SaeNotFound
 from engine.monitor.activation_spec import ActivationSpec, PositionChoice
+from engine.sampling import Sampling
 from engine.steering.inline import InlineSteering
 from engine.steering.live import ServingProfile
 from engine.steering.request import FOLLOW_LIVE, SteeringRequest

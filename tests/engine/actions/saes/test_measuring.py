@@ -12,10 +12,11 @@ from engine.actions.saes import SaeActions, measuring
 from engine.engine import Engine
 from engine.errors import InsufficientMemory, InvalidParameter, ModelBusy, ModelNotLoaded
 from engine.events import SaesChanged
-from engine.generation.request import Delta, GenerationRequest, Sampling, TextDelta, TextInput
+from engine.generation.request import Delta, GenerationRequest, TextDelta, TextInput
 from engine.library.errors import SaeNotFound
 from engine.models.hardware import devices
 from engine.saes.errors import SaeIncompatible, SaeLoadFailed
+from engine.sampling import Sampling
 from tests.engine.actions.saes.driving import actions_on, attached, hearing, hooked
 from tests.made_saes import make_mirror_sae, make_sae
 from tests.waiting import wait_until

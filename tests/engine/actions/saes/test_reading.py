@@ -19,12 +19,12 @@ from engine.generation.request import (
     GenerationRequest,
     Message,
     RequestFinished,
-    Sampling,
     TextDelta,
     TextInput,
 )
 from engine.library.errors import SaeNotFound
 from engine.saes.errors import InvalidFeatureIndex, SaeIncompatible
+from engine.sampling import Sampling
 from tests.engine.actions.saes.driving import hooked
 from tests.made_saes import make_mirror_sae, make_sae
 from tests.waiting import wait_until

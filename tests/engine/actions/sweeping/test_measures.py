@@ -11,6 +11,7 @@ from engine.actions.sweeping.settings import CellResult, SweepSettings, means, p
 from engine.actions.sweeping.topic import suggested_words
 from engine.errors import InvalidParameter
 from engine.library.records import FeatureLabel
+from engine.sampling import Sampling
 
 
 def test_words() -> None:
@@ -85,6 +86,8 @@ def test_settings_are_checked() -> None:
         {"intensities": (2.5,)},
         {"intensities": (math.nan,)},
         {"max_tokens": 0},
+        {"sampling": Sampling(temperature=0.0)},
+        {"max_tokens": 4, "sampling": Sampling(seed=0, min_tokens=5)},
     ):
         with pytest.raises(InvalidParameter):
             SweepSettings(**{"prompts": ("a",), "intensities": (1.0,), **wrong})  # type: ignore[arg-type]

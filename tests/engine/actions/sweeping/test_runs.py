@@ -16,6 +16,7 @@ from engine.actions.sweeping.settings import BaseKind, CellResult, SweepBase, Sw
 from engine.engine import Engine
 from engine.errors import ModelBusy, NotFound, NothingToCancel
 from engine.events import Event, EventBus, SweepComplete, SweepProgress, SweepsChanged
+from engine.sampling import Sampling
 from tests.made_saes import make_mirror_sae
 
 SETTINGS = SweepSettings(("a", "b"), (0.0, 1.0))
@@ -159,7 +160,10 @@ def test_the_end_of_the_program_ends_it(make_engine: Callable[..., Engine], tmp_
     heard: queue.Queue[Event] = queue.Queue()
     engine.events.subscribe(heard.put, SweepComplete)
     base = SweepBase(BaseKind.LIVE, "by hand", {("mirror", 1): {3: 4.0}})
-    engine.sweeps.start(SweepSettings(tuple("abcdef"), (0.0, 1.0, 2.0), max_tokens=1024, temperature=1.5), base)
+    engine.sweeps.start(
+        SweepSettings(tuple("abcdef"), (0.0, 1.0, 2.0), max_tokens=1024, sampling=Sampling(temperature=1.5, seed=0)),
+        base,
+    )
     assert engine.stop(30)
     assert engine.sweeps.runs.wait(PATIENCE_S)
     ended = heard.get(timeout=PATIENCE_S)

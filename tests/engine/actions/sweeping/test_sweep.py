@@ -28,9 +28,10 @@ from engine.documents.errors import ClusterNotFound
 from engine.engine import Engine
 from engine.errors import InvalidParameter, ModelNotLoaded, QueueFull, SaeNotAttached
 from engine.generation.lane import RequestHandle
-from engine.generation.request import ChatInput, Delta, GenerationRequest, Message, Sampling, TextDelta, TextInput
+from engine.generation.request import ChatInput, Delta, GenerationRequest, Message, TextDelta, TextInput
 from engine.library.errors import CircuitNotFound, ProfileNotFound
 from engine.models.backends.backend import Backend
+from engine.sampling import Sampling
 from engine.steering.request import SteeringRequest
 from tests.made_saes import make_mirror_sae
 from tests.tiny import THINKING_TEMPLATE, teach
@@ -200,7 +201,9 @@ def test_a_backend_without_all_logits_reads_token_by_token(engine: Engine, chunk
 
 
 def test_sampling_with_a_seed_repeats_itself(engine: Engine) -> None:
-    settings = SweepSettings(("the sea", "a smile"), (0.0, 1.0), max_tokens=6, temperature=1.0, seed=5)
+    settings = SweepSettings(
+        ("the sea", "a smile"), (0.0, 1.0), max_tokens=6, sampling=Sampling(temperature=1.0, seed=5)
+    )
     assert cells_of(engine, settings) == cells_of(engine, settings)
 
 
