@@ -9,11 +9,12 @@ from typing import Any
 from quart import Quart, Response, request
 
 from engine.errors import NotFound
+from engine.wire import wire
 from server import sse
 from server.context import ServerContext, version
 from server.health import answers, reports
 from server.health.machine import read_machine
-from server.management.envelope import success, wire
+from server.management.envelope import success
 from server.management.validation import NoQuery, read_nothing, read_query
 from server.metrics import Metrics
 from server.openapi.describe import TEXT, describe

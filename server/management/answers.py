@@ -11,7 +11,6 @@ from typing import Any, NotRequired, TypedDict
 from engine.documents.ranges import Range
 from engine.documents.verdicts import ImportStatus
 from engine.library.records import AttachItem, FeatureLabel, ProfileKind
-from engine.monitor.records import FeatureStatistics, Metric
 
 # --- profiles and clusters --------------------------------------------------------------------------------------------
 
@@ -276,70 +275,3 @@ class DeletedSetAnswer(TypedDict):
 
     name: str
     deleted: bool
-
-
-# --- monitoring -------------------------------------------------------------------------------------------------------
-
-
-class WatchedSaeAnswer(TypedDict):
-    """An SAE at a layer."""
-
-    sae_id: str
-    layer: int
-
-
-class MonitoringAnswer(TypedDict):
-    """What the live monitor is set to; ``monitored_features`` is null when all are watched."""
-
-    enabled: bool
-    sae_attached: bool
-    sae_id: str | None
-    layer: int | None
-    saes: list[WatchedSaeAnswer]
-    monitored_features: list[int] | None
-    history_size: int
-    history_count: int
-    top_k: int
-
-
-class ActivationAnswer(TypedDict):
-    """One SAE at one token; pairs are [feature, value]."""
-
-    timestamp: str
-    request_id: str
-    choice: int
-    token_position: int
-    token_id: int
-    sae_id: str
-    layer: int
-    activations: list[tuple[int, float]]
-    top_k: list[tuple[int, float]]
-    active_count: int
-
-
-class HistoryAnswer(TypedDict):
-    """What the monitor saw, newest first; ``total`` counts what it keeps."""
-
-    records: list[ActivationAnswer]
-    total: int
-    history_size: int
-
-
-class ClearedHistoryAnswer(TypedDict):
-    """How many records were thrown away."""
-
-    cleared: int
-
-
-class ClearedAnswer(TypedDict):
-    """The statistics begin anew."""
-
-    cleared: bool
-
-
-class TopFeaturesAnswer(TypedDict):
-    """Features by a metric, highest first."""
-
-    features: list[FeatureStatistics]
-    metric: Metric
-    k: int

@@ -11,8 +11,9 @@ from engine.actions.downloading.saes import MAX_FILE_PATH, SaePreview, SaeStart
 from engine.errors import NothingToCancel
 from engine.library.records import SaeRecord
 from engine.models.hub.client import MAIN, MAX_REPO_ID, MAX_REVISION
+from engine.wire import wire
 from server.context import ServerContext
-from server.management.envelope import success, wire
+from server.management.envelope import success
 from server.management.validation import Body, NoQuery, read_json, read_nothing, read_query
 from server.openapi.describe import describe
 

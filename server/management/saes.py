@@ -21,9 +21,11 @@ from engine.actions.saes.views import (
 )
 from engine.errors import InvalidParameter, described
 from engine.library.records import AttachSetRecord, SaeRecord
+from engine.monitor.records import MonitoringState
+from engine.wire import wire
 from server.context import ServerContext
 from server.management import answers, monitoring
-from server.management.envelope import success, wire
+from server.management.envelope import success
 from server.management.validation import (
     MAX_INDEX,
     Body,
@@ -245,7 +247,7 @@ def _attachments(app: Quart, context: ServerContext) -> None:
         query=NoQuery,
         body=monitoring.MonitorChoice,
         body_optional=True,
-        data=answers.MonitoringAnswer,
+        data=MonitoringState,
         errors=(400,),
     )
     async def saes_monitoring() -> Response:

@@ -24,10 +24,11 @@ from engine.actions.sweeping.settings import (
 from engine.documents.ranges import GREATEST_INTENSITY, LEAST_INTENSITY
 from engine.errors import InvalidParameter
 from engine.library.records import ExperimentRecord
+from engine.wire import wire
 from server.context import ServerContext, version
 from server.errors import api_envelope
 from server.management import looking_answers as answers
-from server.management.envelope import success, wire
+from server.management.envelope import success
 from server.management.validation import Body, NoQuery, Query, read_json, read_nothing, read_query
 from server.openai.validators import Seed
 from server.openapi.describe import Text, describe

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -205,6 +206,11 @@ class SaeActions:
     ) -> Future[TextReading]:
         """Which features fire at each token of a text, unsteered; see :meth:`TextReader.read`. May read files."""
         return self._reader.read(source, sae_id=sae_id, layer=layer, top_k=top_k, features=features)
+
+    def labelled_reading(self, found: TextReading) -> TextReading:
+        """A reading with the labels of all its features. Reads the library."""
+        labels = self._rooms.library.labels.of(found.sae_id, found.seen)
+        return replace(found, labels={index: label.label for index, label in sorted(labels.items())})
 
     def contrast(
         self,

@@ -119,7 +119,7 @@ class ClusterActions(SteeringActions):
             record = self._library.profiles.add(prepared.new, rename=rename)
         except MillmError as error:
             return _refused(item.name, error)
-        return ImportItem(record.name, prepared.status, record.id, record.warnings)
+        return ImportItem(record.name, prepared.status, record.warnings, record.id)
 
     def _activate_one_of(self, results: _Results) -> _Results:
         active: str | None = None

@@ -9,6 +9,7 @@ from engine.documents.ranges import Range
 from engine.documents.verdicts import ImportStatus
 from engine.library.records import ProfileRecord
 from engine.steering.stored import stored_document
+from engine.wire import left_out, wire
 
 
 @dataclass(frozen=True)
@@ -181,27 +182,18 @@ class ClusterList:
 
 @dataclass(frozen=True)
 class ImportItem:
-    """What became of one definition.
+    """What became of one definition of an import.
 
     ``errors`` are ``{pointer, message}`` where the document itself was refused; ``code`` is the refusal's.
     """
 
     name: str
     status: ImportStatus
-    profile_id: str | None = None
     warnings: tuple[str, ...] = ()
-    error: str | None = None
-    errors: tuple[dict[str, str], ...] = ()
-    code: str | None = None
-
-    def as_dict(self) -> dict[str, Any]:
-        """As the management API gives it; keys that do not apply are left out."""
-        travelling: dict[str, Any] = {"name": self.name, "status": self.status.value, "warnings": list(self.warnings)}
-        if self.profile_id is not None:
-            travelling["profile_id"] = self.profile_id
-        if self.error is not None:
-            travelling |= {"error": self.error, "errors": list(self.errors), "code": self.code}
-        return travelling
+    profile_id: str | None = left_out()
+    error: str | None = left_out()
+    errors: tuple[dict[str, str], ...] = left_out((), beside="error")
+    code: str | None = left_out(beside="error")
 
 
 @dataclass(frozen=True)
@@ -214,7 +206,7 @@ class ImportOutcome:
         """As the management API gives it; ``blocked`` is part of the protocol and always 0."""
         statuses = [each.status for each in self.results]
         return {
-            "results": [each.as_dict() for each in self.results],
+            "results": wire(self.results),
             "imported": sum(each in (ImportStatus.IMPORTED, ImportStatus.IMPORTED_UNBOUND) for each in statuses),
             "blocked": statuses.count(ImportStatus.BLOCKED),
             "errors": statuses.count(ImportStatus.ERROR),
