@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Set
-from dataclasses import Field, field, fields, is_dataclass
+from dataclasses import Field, fields, is_dataclass
 from datetime import datetime
 from enum import Enum
 from pathlib import PurePath
@@ -16,25 +16,33 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-_WITH = "left out with"
+_DECIDES, _UNTOLD = "decides", "untold"
+
+UNTOLD: Mapping[str, Any] = {_UNTOLD: True}
+"""Metadata of a field that is for the program itself, and no part of the object."""
+
+LEFT_OUT: Mapping[str, Any] = {_DECIDES: None}
+"""Metadata of a field that the object lacks while it is None, False or an empty tuple; where it is, it is not null."""
 
 
-def left_out(default: Any = None, *, beside: str | None = None) -> Any:
-    """A field that the object lacks while it is None, False or an empty tuple; else it is there, null or not.
+def beside(name: str) -> Mapping[str, Any]:
+    """Metadata of a field that the object has, null or not, where it has the field ``name``, which may be left out."""
+    return {_DECIDES: name}
 
-    With ``beside`` that other field decides: both are there, or neither is.
-    """
-    return field(default=default, metadata={_WITH: beside})
+
+def told_fields(kind: Any) -> list[Field[Any]]:
+    """The fields of a dataclass, or of a value of one, that are keys of the object."""
+    return [each for each in fields(kind) if _UNTOLD not in each.metadata]
 
 
 def may_be_left_out(each: Field[Any]) -> bool:
     """Whether the object may lack the field."""
-    return _WITH in each.metadata
+    return _DECIDES in each.metadata
 
 
 def decides_alone(each: Field[Any]) -> bool:
     """Whether a field that may be left out is never null where it is there."""
-    return may_be_left_out(each) and each.metadata[_WITH] is None
+    return may_be_left_out(each) and each.metadata[_DECIDES] is None
 
 
 def wire(value: Any) -> Any:
@@ -62,7 +70,7 @@ def wire(value: Any) -> Any:
     if isinstance(value, PurePath):
         return str(value)
     if is_dataclass(value) and not isinstance(value, type):
-        return {each.name: wire(getattr(value, each.name)) for each in fields(value) if _is_there(value, each)}
+        return {each.name: wire(getattr(value, each.name)) for each in told_fields(value) if _is_there(value, each)}
     raise TypeError(f"{type(value).__name__} has no JSON form")
 
 
@@ -79,5 +87,5 @@ def made_of(kind: type[T], source: object, **more: Any) -> T:
 def _is_there(value: object, each: Field[Any]) -> bool:
     if not may_be_left_out(each):
         return True
-    decisive = getattr(value, each.metadata[_WITH] or each.name)
+    decisive = getattr(value, each.metadata[_DECIDES] or each.name)
     return not (decisive is None or decisive is False or decisive == ())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import Field, fields, is_dataclass
+from dataclasses import Field, is_dataclass
 from datetime import datetime
 from enum import Enum
 from inspect import cleandoc
@@ -17,7 +17,7 @@ from typing import Any, Literal, NotRequired, Union, get_args, get_origin, get_t
 
 from pydantic import BaseModel
 
-from engine.wire import decides_alone, may_be_left_out
+from engine.wire import decides_alone, may_be_left_out, told_fields
 
 Schema = dict[str, Any]
 
@@ -89,7 +89,7 @@ class Shapes:
             elif not is_dataclass(kind):
                 required = list(hints)
             else:
-                found = fields(kind)
+                found = told_fields(kind)
                 hints = {each.name: _where_it_is_there(each, hints[each.name]) for each in found}
                 required = [each.name for each in found if not may_be_left_out(each)]
             self.named[name] = {

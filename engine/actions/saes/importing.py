@@ -24,6 +24,7 @@ from engine.library.records import NewSae, SaeRecord, SaeSource, SaeStatus
 from engine.saes.config import SaeConfig
 from engine.saes.errors import SaeLoadFailed
 from engine.saes.path_facts import l0_from_path, width_from_path
+from engine.wire import wire
 
 if TYPE_CHECKING:
     from engine.saes.formats import Detected
@@ -256,5 +257,5 @@ def _row(detected: Detected, config: SaeConfig, sae_id: str | None, digest: str)
         normalize_activations=config.normalize_activations.value,
         apply_b_dec_to_input=config.apply_b_dec_to_input,
         assumed=config.assumed,
-        config=config.as_dict(),
+        config=wire(config),
     )

@@ -20,6 +20,7 @@ from engine.steering.live import AttachmentKey, LiveState, ServingProfile, circu
 from engine.steering.stored import StoredProfile, read_stored, stored_document
 from engine.steering.strengths import SteeredSet
 from engine.steering.targets import bound_for_request, require_indices
+from engine.wire import made_of
 
 
 @dataclass(frozen=True)
@@ -203,8 +204,7 @@ def mark_composed(change: Change) -> None:
 def live_claims(change: Change) -> tuple[Claim, ...]:
     """Every layer that is held."""
     return tuple(
-        Claim(each.circuit_id, each.circuit_name, each.layer, frozenset(each.steering_keys), each.composed)
-        for each in change.step.claims.live()
+        made_of(Claim, each, steering_keys=frozenset(each.steering_keys)) for each in change.step.claims.live()
     )
 
 

@@ -62,7 +62,7 @@ class ClusterActions(SteeringActions):
 
     def list(self) -> ClusterList:
         """Every cluster, by name."""
-        return ClusterList(tuple(ClusterSummary.of(each) for each in self._library.profiles.list(ProfileKind.CLUSTER)))
+        return ClusterList.of(self._library.profiles.list(ProfileKind.CLUSTER))
 
     def get(self, cluster_id: str) -> ClusterSummary:
         """One cluster."""
@@ -109,7 +109,7 @@ class ClusterActions(SteeringActions):
             if activate:
                 results = self._activate_one_of(results)
         self._publish(ClustersChanged())
-        return ImportOutcome(tuple(results))
+        return ImportOutcome.of(results)
 
     def _store(self, item: BundleItem, rename: bool, hub_ref: Mapping[str, Any] | None) -> ImportItem:
         if item.document is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import PurePosixPath
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from engine.wire import left_out, made_of, wire
+from engine.wire import LEFT_OUT, beside, made_of, wire
 from server.openapi.shapes import Shapes
 from tests.server.management.conftest import House
 
@@ -50,11 +50,11 @@ class Outcome:
 
     name: str
     place: Place | None = None
-    layer: int | None = left_out()
-    shared: tuple[int, ...] = left_out(())
-    forced: bool = left_out(False)
-    error: str | None = left_out()
-    code: str | None = left_out(beside="error")
+    layer: int | None = field(default=None, metadata=LEFT_OUT)
+    shared: tuple[int, ...] = field(default=(), metadata=LEFT_OUT)
+    forced: bool = field(default=False, metadata=LEFT_OUT)
+    error: str | None = field(default=None, metadata=LEFT_OUT)
+    code: str | None = field(default=None, metadata=beside("error"))
 
 
 @dataclass(frozen=True)

@@ -339,7 +339,7 @@ def test_a_circuit_is_swept_over_all_its_layers(engine: Engine, tmp_path: Path) 
         "edges": [],
     }
     outcome = engine.circuits.import_document(json.dumps(document).encode())
-    base = engine.sweeps.resolve(BaseKind.CIRCUIT, outcome.summary.record.id)
+    base = engine.sweeps.resolve(BaseKind.CIRCUIT, outcome.record.id)
     assert {place: dict(values) for place, values in base.authored.items()} == {
         ("mirror", 1): {3: 6.0},
         ("upper", 2): {3: 6.0},
