@@ -74,7 +74,7 @@ def wire(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} has no JSON form")
 
 
-def made_of(kind: type[T], source: object, **more: Any) -> T:
+def made_of(kind: type[T], source: object, /, **more: Any) -> T:
     """A ``kind`` whose fields are those of ``source`` of the same name, and ``more``; what neither has is default."""
     given = {
         each.name: getattr(source, each.name)

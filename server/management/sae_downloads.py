@@ -11,7 +11,6 @@ from engine.actions.downloading.saes import MAX_FILE_PATH, SaePreview, SaeStart
 from engine.errors import NothingToCancel
 from engine.library.records import SaeRecord
 from engine.models.hub.client import MAIN, MAX_REPO_ID, MAX_REVISION
-from engine.wire import wire
 from server.context import ServerContext
 from server.management.envelope import success
 from server.management.validation import Body, NoQuery, read_json, read_nothing, read_query
@@ -96,4 +95,4 @@ def register(app: Quart, context: ServerContext) -> None:
                 )
             return engine.saes.get(sae_id)
 
-        return success(wire(await context.quick(cancel)))
+        return success(await context.quick(cancel))

@@ -5,15 +5,15 @@ Pure functions. What a number could not be (no answer, nothing measured) is ``nu
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any
 
 from engine.actions.experiments.parts import amount, index_of, number, part, parts, seed_of, texts, whole, word
+from engine.actions.sweeping.results import ToldBase
 from engine.actions.sweeping.settings import BaseKind, CellResult, SweepBase, SweepOutcome, SweepSettings
 from engine.errors import InvalidParameter
 from engine.library.records import ExperimentRecord, NewExperiment, RecordKind
+from engine.wire import wire
 
 BETWEEN = "\n\n"
 
@@ -29,31 +29,13 @@ def record_of_sweep(outcome: SweepOutcome, versions: Mapping[str, str], title: s
         prompt="\n".join(settings.prompts),
         plain=BETWEEN.join(plain),
         steered=BETWEEN.join(steered),
-        settings={
-            **asdict(settings),
-            "prompts": list(settings.prompts),
-            "intensities": list(settings.intensities),
-            "topic": sorted(settings.topic),
-        },
+        settings=wire(settings),
         versions=dict(versions),
         kind=RecordKind.SWEEP,
         content={
-            "base": {
-                "kind": base.kind.value,
-                "id": base.id,
-                "name": base.name,
-                "places": [
-                    {
-                        "sae_id": sae_id,
-                        "layer": layer,
-                        "strengths": {str(index): each for index, each in values.items()},
-                    }
-                    for (sae_id, layer), values in base.authored.items()
-                ],
-                "warnings": list(base.warnings),
-            },
+            "base": wire(ToldBase.of(base)),
             "facts": dict(outcome.facts),
-            "cells": [{name: _finite(value) for name, value in asdict(cell).items()} for cell in outcome.cells],
+            "cells": wire(outcome.cells),
             "complete": outcome.complete,
         },
     )
@@ -122,7 +104,3 @@ def _cell(given: object, settings: SweepSettings) -> CellResult:
         error=None if error is None else word(error, f"{where}.error"),
         **measured,
     )
-
-
-def _finite(value: object) -> object:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
