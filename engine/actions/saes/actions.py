@@ -34,6 +34,7 @@ from engine.actions.saes.views import (
     Viewer,
 )
 from engine.config import EngineSettings
+from engine.counting import in_mb
 from engine.errors import NotFound
 from engine.events import EventBus, SaesChanged
 from engine.generation.scheduler import Scheduler
@@ -138,7 +139,7 @@ class SaeActions:
                 )
             freed = self._importer.remove(record)
         self._rooms.events.publish(SaesChanged())
-        return DeleteResult("deleted", sae_id, round(freed / 1_000_000, 2))
+        return DeleteResult("deleted", sae_id, in_mb(freed))
 
     def import_labels(self, sae_id: str, labels: Iterable[FeatureLabel]) -> int:
         """Store what is known about features, each label in place of the one there was: all, or none. Returns how many.

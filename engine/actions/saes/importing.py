@@ -12,11 +12,12 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.actions.saes.context import Rooms, in_mb
+from engine.actions.saes.context import Rooms
 from engine.actions.saes.errors import SaeFilesDamaged
 from engine.actions.saes.files import SaeFolder
 from engine.actions.saes.import_paths import checked_id, checked_layer, origin_of, usable_place, width_label
 from engine.actions.saes.measuring import Measurer
+from engine.counting import in_mb
 from engine.errors import InsufficientMemory
 from engine.events import SaesChanged
 from engine.library.errors import SaeAlreadyExists

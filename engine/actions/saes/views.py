@@ -1,6 +1,6 @@
 """What the actions on SAEs answer with: frozen values with the names the management API uses, and how they are made.
 
-Memory is in MB of 2²⁰ bytes, layers count from 0.
+Memory is in MB of 10⁶ bytes, layers count from 0.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from engine.actions.saes.context import MB, Rooms, in_mb
+from engine.actions.saes.context import Rooms
+from engine.counting import MB, in_mb
 from engine.saes.attachment import Attachment
 from engine.wire import made_of
 
