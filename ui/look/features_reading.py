@@ -10,7 +10,7 @@ from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QKeySequence, QResizeEvent, QShortcut
 from PySide6.QtWidgets import QCheckBox, QFrame, QPlainTextEdit, QScrollArea, QSplitter, QWidget
 
-from engine.actions.saes.reading import TextReading
+from engine.actions.saes.reading import TextReading, TokenReading
 from engine.engine import Engine
 from engine.generation.request import ChatInput, Message
 from engine.library.records import FeatureLabel
@@ -222,15 +222,13 @@ class ReadingTab(QWidget):
             "Pale tokens are attention sinks: what they show says little."
         )
         chips = [
-            TokenChip(token.text, 0.0 if token.sink else value, self._tip(place, value), token.sink)
-            for place, (token, value) in enumerate(zip(reading.tokens, values, strict=True))
+            TokenChip(token.text, 0.0 if token.sink else value, self._tip(token, value), token.sink)
+            for token, value in zip(reading.tokens, values, strict=True)
         ]
         self.chips.show_chips(chips, top)
         self._soon.start()
 
-    def _tip(self, place: int, value: float) -> str:
-        assert self._reading is not None
-        token = self._reading.tokens[place]
+    def _tip(self, token: TokenReading, value: float) -> str:
         lines = [f"{token.position} · {visible(token.text)} · id {token.token_id}"]
         if self._colour is not None:
             lines.append(f"#{self._colour[0]}: {value:.2f}")

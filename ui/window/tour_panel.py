@@ -8,6 +8,7 @@ from PySide6.QtCore import QPoint, QRect, QRectF, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QFrame, QWidget
 
+from engine.checked import there
 from ui.kit import theme
 from ui.kit.basics import Button, IconButton, column, label, line
 from ui.kit.overlay_place import controls_in, free_place, seen_of
@@ -173,8 +174,7 @@ class TourPanel(QFrame):
         return self._found[1]
 
     def _height(self) -> int:
-        layout = self.layout()
-        assert layout is not None
+        layout = there(self.layout())
         return max(layout.totalHeightForWidth(WIDTH), layout.totalMinimumSize().height())
 
     def _spot(self) -> QRect | None:

@@ -25,6 +25,7 @@ from engine.actions.saes.reading import (
     token_ids_of,
 )
 from engine.actions.steering.results import ImportItem
+from engine.checked import there
 from engine.counting import so_many
 from engine.documents.members import MAX_MEMBERS
 from engine.errors import InvalidParameter
@@ -378,8 +379,7 @@ class _Contrasting(SaeReading[Contrast]):
                     param=f"texts_{name.lower()}",
                     remedy="Write longer texts.",
                 )
-        first, second = self._sums
-        assert first is not None and second is not None
+        first, second = map(there, self._sums)
         a, b = first / self._tokens[0], second / self._tokens[1]
         mean, share = a - b
         same = (mean > 0) == (share > 0)

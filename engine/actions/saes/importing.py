@@ -17,6 +17,7 @@ from engine.actions.saes.errors import SaeFilesDamaged
 from engine.actions.saes.files import SaeFolder
 from engine.actions.saes.import_paths import checked_id, checked_layer, origin_of, usable_place, width_label
 from engine.actions.saes.measuring import Measurer
+from engine.checked import there
 from engine.counting import in_mb
 from engine.errors import InsufficientMemory
 from engine.events import SaesChanged
@@ -144,9 +145,8 @@ class Importer:
     def _add(self, new: NewSae, detected: Detected, *, copy: bool) -> tuple[SaeRecord, bool]:
         if not copy:
             return self._rooms.library.saes.add_or_find(new, replace_failed=True)
-        assert new.files_sha256 is not None
         self._refuse_taken(new.id)
-        with self._folder.staged(detected, new.id, new.files_sha256) as staged:
+        with self._folder.staged(detected, new.id, there(new.files_sha256)) as staged:
             with self._files:
                 self._refuse_taken(new.id)
                 failed = self._rooms.library.saes.get(new.id)

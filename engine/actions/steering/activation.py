@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from engine.actions.steering.unit_of_work import Change
+from engine.checked import there
 from engine.documents.binding import AttachedSae, Binding, Cause, bind
 from engine.documents.verdicts import judge_cluster
 from engine.errors import SaeNotAttached
@@ -95,8 +96,7 @@ def put_in_force(change: Change, record: ProfileRecord) -> InForce:
             changes["warnings"] = judge_cluster(document, attached, change.bounds).warnings
         if not record.bound and place is not None:
             changes |= {"bound": True, "sae_id": place[0], "layer": place[1]}
-    active = change.step.profiles.set_active(record.id, **changes)
-    assert active is not None
+    active = there(change.step.profiles.set_active(record.id, **changes))
     return InForce(active, steered, tuple(warnings))
 
 
@@ -123,9 +123,7 @@ def label_only(change: Change, record: ProfileRecord) -> ProfileRecord:
         change.desk.deactivate_profile(now.profile_id, clear=False)
     if now is None or now.profile_id != record.id:
         change.desk.activate_profile(serving_profile(read_stored(record), None))
-    active = change.step.profiles.set_active(record.id)
-    assert active is not None
-    return active
+    return there(change.step.profiles.set_active(record.id))
 
 
 def take_out_of_force(change: Change, profile_id: str, *, clear: bool = True) -> bool:

@@ -24,6 +24,7 @@ from engine.actions.steering.results import (
 )
 from engine.actions.steering.unit_of_work import SteeringActions
 from engine.actions.steering.views import ClusterView
+from engine.checked import there
 from engine.config import EngineSettings
 from engine.documents.bundle import BundleItem
 from engine.documents.cluster import LOCAL_KEYS
@@ -113,7 +114,7 @@ class ClusterActions(SteeringActions):
 
     def _store(self, item: BundleItem, rename: bool, hub_ref: Mapping[str, Any] | None) -> ImportItem:
         if item.document is None:
-            return _refused(item.name, item.error)
+            return _refused(item.name, there(item.error))
         prepared = prepare_cluster(item.document, self._desk.state.attached, self._bounds, hub_ref=hub_ref)
         try:
             record = self._library.profiles.add(prepared.new, rename=rename)
@@ -195,7 +196,6 @@ class ClusterActions(SteeringActions):
         return DialledCluster(cluster_id, value, reapplied)
 
 
-def _refused(name: str, error: MillmError | None) -> ImportItem:
-    assert error is not None
+def _refused(name: str, error: MillmError) -> ImportItem:
     errors = error.details.get("errors", []) if isinstance(error, DocumentRefused) else []
     return ImportItem(name, ImportStatus.ERROR, error=error.one_line(), errors=tuple(errors), code=error.code)

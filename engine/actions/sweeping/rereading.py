@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING
 
 from engine.actions.saes.context import Rooms
 from engine.actions.saes.reading import ReadPlace, SaeReading
@@ -16,15 +16,6 @@ if TYPE_CHECKING:
 
     from engine.models.backends.backend import Backend, KVStore
     from engine.models.backends.residual import Intervention
-
-
-@runtime_checkable
-class GivesAllLogits(Protocol):
-    """A backend that gives the logits of every position of a pass at once; others are fed token by token."""
-
-    def extend_all(self, store: KVStore, token_ids: Sequence[int], work: Intervention | None = None) -> Tensor:
-        """As ``extend``, with float32 logits ``[tokens, vocab]``."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -70,7 +61,7 @@ class Rereading(SaeReading[Reread]):
         if not about:
             backend.extend(store, chunk, work)
             return
-        if isinstance(backend, GivesAllLogits):
+        if backend.capabilities.all_logits:
             self._loss += _loss(backend.extend_all(store, chunk, work)[first : first + len(about)], about)
             return
         if first:

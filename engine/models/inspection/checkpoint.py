@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from engine.checked import there
 from engine.errors import InvalidParameter
 from engine.files import open_file
 from engine.models.inspection.architecture import check_generative_architecture
@@ -105,7 +106,7 @@ def inspect_checkpoint(path: Path) -> CheckpointReport:
         architecture = _architecture(findings, config)
         sizes = _sizes(findings, config)
     findings.refuse()
-    assert config is not None and architecture is not None
+    config, architecture = there(config), there(architecture)
     weight_bytes = sum(tensor.nbytes for tensor in tensors)
     method = _quantization_method(config)
     floats = [tensor for tensor in tensors if tensor.dtype in FORMAT_NAMES]
