@@ -74,7 +74,9 @@ class EngineSettings(BaseModel):
     CIRCUIT_INTENSITY_MAX: float = Field(2.0, ge=0, le=2, description="Highest intensity any circuit may have.")
     CIRCUIT_ALLOW_CONCURRENT: bool = Field(False, description="Whether two circuits may share a layer at all.")
     LOCK_ON_ATTACH: bool = Field(True, description="Attaching an SAE locks the model against other requests' loads.")
-    MULTISAE_VRAM_ENVELOPE_MB: int = Field(4096, ge=1, description="Memory of attached SAEs above which is warned.")
+    MULTISAE_VRAM_ENVELOPE_MB: int = Field(
+        4096, ge=1, description="Memory of attached SAEs above which is warned, in MB of 10⁶ bytes."
+    )
     MULTISAE_ATTACH_DTYPE: AttachDtype = Field(
         "model", description="Number format of attached SAEs: model, or float32, bfloat16, float16."
     )

@@ -375,7 +375,7 @@ class ActivationObserved(Event):
 
 @dataclass(frozen=True)
 class SystemMetrics(Event):
-    """The machine's figures; memory in MB of 2²⁰ bytes. Those of the first NVIDIA card are null without one.
+    """The machine's figures; memory in MB of 10⁶ bytes. Those of the first NVIDIA card are null without one.
 
     Sent every two seconds to those who listen at the server's event socket, never on the bus.
     """

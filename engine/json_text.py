@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from json.decoder import JSONDecodeError, scanstring  # type: ignore[attr-defined]
 from typing import Any
 
+from engine.checked import there
+
 MAX_DEPTH = 64
 """Levels of nesting that are entered; what fits one step may be nested as deep as the standard decoder allows."""
 
@@ -55,9 +57,7 @@ class JsonText:
 
     def peek(self) -> str:
         """The first character of what comes next; empty at the end."""
-        match = _BLANKS.match(self._text, self._at)
-        assert match is not None
-        self._at = match.end()
+        self._at = there(_BLANKS.match(self._text, self._at)).end()
         return self._text[self._at : self._at + 1]
 
     def end(self) -> None:

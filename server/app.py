@@ -14,6 +14,7 @@ from werkzeug.exceptions import HTTPException
 from werkzeug.exceptions import MethodNotAllowed as WrongMethod
 from werkzeug.routing import WebsocketMismatch
 
+from engine.checked import of_kind
 from engine.engine import Engine
 from engine.errors import InvalidParameter, MillmError, NotFound
 from server import health, page, sse
@@ -66,9 +67,7 @@ def create_app(engine: Engine, settings: ServerSettings, requests: RequestLog | 
 
 def context_of(app: Quart) -> ServerContext:
     """The context that :func:`create_app` made."""
-    context = app.extensions[EXTENSION]
-    assert isinstance(context, ServerContext)
-    return context
+    return of_kind(ServerContext, app.extensions[EXTENSION])
 
 
 def _single_slashes(asgi: Asgi) -> Asgi:

@@ -29,6 +29,7 @@ from hypercorn.typing import ConnectionState
 from hypercorn.utils import parse_socket_addr
 from quart import Quart
 
+from engine.checked import there
 from server.http1 import Http1
 
 if sys.platform != "win32":
@@ -231,8 +232,7 @@ class Connections:
             return
         writer = asyncio.StreamWriter(transport, protocol, reader, loop)
         connection = Connection(self._app, self._config, self._context, reader, writer)
-        task = asyncio.current_task()
-        assert task is not None
+        task = there(asyncio.current_task())
         self._open[task] = connection
         await connection
 

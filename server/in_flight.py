@@ -19,6 +19,7 @@ from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
+from engine.checked import there
 from server.errors import ServerStopping
 from server.request_log import RequestLog, RequestNotes
 
@@ -122,8 +123,7 @@ class Exchanges:
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
-        task = asyncio.current_task()
-        assert task is not None
+        task = there(asyncio.current_task())
         exchange = Exchange(task, None if self._requests is None else self._requests.begin(scope))
         # Quart's task for the route starts with a copy of this context.
         _current.set(exchange)

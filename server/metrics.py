@@ -28,7 +28,7 @@ from engine.events import (
 )
 from engine.generation.observers import Work
 from engine.generation.request import Usage
-from engine.models.hardware.gpus import MB, read_gpus
+from engine.models.hardware.gpus import read_gpus
 from engine.models.hub.breaker import BreakerState
 from server.in_flight import Exchange
 
@@ -310,8 +310,8 @@ class _State(Collector):
         heat = GaugeMetricFamily("millm_gpu_temperature_celsius", "Temperature, by card.", labels=("gpu",))
         for card in read_gpus().cards:
             label = (str(card.index),)
-            used.add_metric(label, card.used_mb * MB)
-            total.add_metric(label, card.total_mb * MB)
+            used.add_metric(label, card.used_bytes)
+            total.add_metric(label, card.total_bytes)
             if card.utilization is not None:
                 load.add_metric(label, card.utilization / 100)
             if card.temperature is not None:

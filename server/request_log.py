@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from engine.checked import there
 from engine.events import RequestRecorded
 from engine.generation.request import ChoiceFinished, Delta, RequestFailed, RequestFinished, TextDelta
 from engine.steering.path import SteeringPath
@@ -145,9 +146,8 @@ class RequestLog:
 
     def finish(self, notes: RequestNotes, status: int, seconds: float, *, cut_short: bool) -> None:
         """The request has ended; ``status`` 0 where none was sent."""
-        assert notes.entry is not None
         ended = replace(
-            notes.entry,
+            there(notes.entry),
             status=status,
             seconds=round(seconds, 3),
             cut_short=cut_short,

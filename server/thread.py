@@ -14,6 +14,7 @@ import threading
 
 from quart import Quart
 
+from engine.checked import there
 from engine.engine import Engine
 from engine.errors import MillmError, PortInUse, UnsafeBinding
 from engine.events import RequestRecorded, ServerStateChanged
@@ -137,8 +138,7 @@ class ServerThread:
             raise TimeoutError(f"the server was not ready after {timeout:g} s")
         if run.failure is not None:
             raise run.failure
-        assert run.address is not None
-        return run.address
+        return there(run.address)
 
     def stop(self, timeout: float = 1.0) -> None:
         """End open streams, then the server; waits at most ``timeout`` seconds. Harmless when it does not run."""

@@ -118,7 +118,7 @@ def install_content(engine: Engine, progress: Progress | None = None, *, pack: P
         there.remember(engine.library)
     for name in index["circuits"]:
         imported = engine.circuits.import_document((folder / name).read_bytes(), on_conflict="rename", origin="demo")
-        there.circuits.append(imported.summary.record.id)
+        there.circuits.append(imported.id)
         there.remember(engine.library)
     engine.saes.save_set(index["attach_set"], layers)
     there.attach_set = index["attach_set"]

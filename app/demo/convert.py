@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from app.demo.flights import moving
 from app.demo.pack import Pack
+from engine.checked import there
 from engine.errors import ChecksumMismatch
 
 if TYPE_CHECKING:
@@ -96,9 +97,7 @@ def _json(values: Mapping[str, Any]) -> bytes:
 
 
 def _value(reader: GGUFReader, name: str) -> Any:
-    field = reader.get_field(name)
-    assert field is not None, f"the pinned file has {name}"
-    return field.contents()
+    return there(reader.get_field(name)).contents()
 
 
 # --- settings ---------------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from engine.counting import in_mb
 from engine.errors import DataDirectoryUnusable, InsufficientDisk, InvalidParameter
 from engine.files import open_file
 
@@ -79,7 +80,7 @@ class Writing:
         figures = {}
         takes = ""
         if needed is not None and free is not None:
-            figures = {"needed_mb": round(needed / 1e6, 1), "free_mb": round(free / 1e6, 1)}
+            figures = {"needed_mb": in_mb(needed, 1), "free_mb": in_mb(free, 1)}
             takes = f": it takes {figures['needed_mb']:g} MB and {figures['free_mb']:g} MB are free"
         return InsufficientDisk(
             f"The disk of {self.root} has no room for {self.what}{takes}.",

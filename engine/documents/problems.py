@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from engine.counting import so_many
 from engine.documents.errors import DocumentInvalid
+from engine.wire import wire
 
 MAX_LISTED = 10
 """Problems listed in one refusal."""
@@ -38,10 +39,6 @@ class DocumentProblem:
     pointer: str
     message: str
 
-    def as_dict(self) -> dict[str, str]:
-        """The form in which it travels."""
-        return {"pointer": self.pointer, "message": self.message}
-
     def sentence(self) -> str:
         """Place and finding as the start of a sentence."""
         return f"{self.pointer or 'The document'} {self.message}"
@@ -64,7 +61,7 @@ def refusal(
     more = f" (and {so_many(further, 'more problem')})" if further else ""
     return DocumentInvalid(
         f"This {what} cannot be used. {problems[0].sentence()}{more}.",
-        details={"errors": [problem.as_dict() for problem in problems[:MAX_LISTED]], **(details or {})},
+        details={"errors": wire(problems[:MAX_LISTED]), **(details or {})},
         remedy=remedy or "Correct the document and import it again.",
     )
 

@@ -6,9 +6,8 @@ A verdict refuses nothing. It is made at import, and again at activation, which 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
 
 from engine.documents.binding import AttachedSae, Binding, Cause, Verdict, bind
 from engine.documents.circuit import CircuitDocument
@@ -16,6 +15,7 @@ from engine.documents.cluster import ClusterDocument
 from engine.documents.members import Member
 from engine.documents.problems import DocumentProblem
 from engine.documents.ranges import STEERING_RANGE, DialBounds, circuit_envelope, cluster_envelope
+from engine.wire import LEFT_OUT, UNTOLD
 
 MAX_NAMED = 20
 """Features spelt out in one warning."""
@@ -45,20 +45,19 @@ class ClusterVerdict:
 
 @dataclass(frozen=True)
 class LayerVerdict:
-    """How one layer of a circuit fares."""
+    """How one layer of a circuit fares; ``reason`` is left out for a plain match."""
 
     layer: int
-    binding: Binding
+    sae_id: str | None
+    verdict: Verdict
+    reason: str | None = field(metadata=LEFT_OUT)
+    binding: Binding = field(metadata=UNTOLD)
 
-    def as_dict(self) -> dict[str, Any]:
-        """The form in which it travels; ``reason`` is left out for a plain match."""
-        named = self.binding.sae or (self.binding.candidates[0] if self.binding.verdict is Verdict.BLOCK else None)
-        travelling: dict[str, Any] = {
-            "layer": self.layer,
-            "sae_id": named.sae_id if named else None,
-            "verdict": self.binding.verdict.value,
-        }
-        return {**travelling, "reason": self.binding.reason} if self.binding.reason else travelling
+    @classmethod
+    def of(cls, layer: int, binding: Binding) -> LayerVerdict:
+        """The verdict that a binding is; the SAE is the one that serves, or the first of those in the way."""
+        named = binding.sae or (binding.candidates[0] if binding.verdict is Verdict.BLOCK else None)
+        return cls(layer, named.sae_id if named else None, binding.verdict, binding.reason or None, binding)
 
 
 @dataclass(frozen=True)
@@ -88,7 +87,7 @@ def judge_cluster(document: ClusterDocument, attached: Sequence[AttachedSae], bo
 
 def judge_circuit(document: CircuitDocument, attached: Sequence[AttachedSae], bounds: DialBounds) -> CircuitVerdict:
     """The verdict on a circuit that is imported or about to be activated."""
-    verdicts = [LayerVerdict(layer, bind(reference, attached)) for layer, reference in document.references.items()]
+    verdicts = [LayerVerdict.of(layer, bind(reference, attached)) for layer, reference in document.references.items()]
     bindings = {each.layer: each.binding for each in verdicts}
     served = document.layers
     warnings = list(_noted(document.notes))

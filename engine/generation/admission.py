@@ -16,7 +16,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from engine.config import EngineSettings
-from engine.counting import plural, so_many
+from engine.counting import MB, plural, so_many
 from engine.errors import MillmError, QueueFull
 from engine.models.backends.backend import KvNeed
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-MEGABYTE = 1_000_000
 AUTOMATIC_SHARE = 0.5
 """Of the memory that is free once a model is loaded: the rest is for passes, SAEs and other programs."""
 
@@ -104,14 +103,14 @@ class Admission:
         # Imported here: this module is loaded before the window is painted, and torch takes seconds.
         from engine.models.hardware.devices import available_memory
 
-        stated = self._settings.KV_MEMORY_MB * MEGABYTE
+        stated = self._settings.KV_MEMORY_MB * MB
         room = stated or int(available_memory(backend.device) * AUTOMATIC_SHARE)
         window = backend.kv_tokens([KvNeed(backend.info.context_length)])
         self.most_tokens = max(room // backend.kv_bytes_per_token, window)
         log.info(
             "running answers may hold %d tokens together, %d MB",
             self.most_tokens,
-            self.most_tokens * backend.kv_bytes_per_token // MEGABYTE,
+            self.most_tokens * backend.kv_bytes_per_token // MB,
         )
 
     def has_room(self, backend: Backend, held: Sequence[KvNeed], more: Sequence[KvNeed]) -> bool:

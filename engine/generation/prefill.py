@@ -12,6 +12,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from engine.checked import there
 from engine.config import EngineSettings
 from engine.generation.interventions import PassComposer
 from engine.generation.lane import Lane, PrefilledPrompt
@@ -131,10 +132,10 @@ class Prefill:
         return found
 
     def _read_chunk(self, lane: Lane, backend: Backend) -> list[ReadPrompt]:
-        assert lane.store is not None
+        store = there(lane.store)
         size = self._settings.PREFILL_CHUNK if backend.capabilities.chunks else len(lane.prompt_ids)
         chunk = lane.prompt_ids[lane.fed : lane.fed + size]
-        logits = backend.extend(lane.store, chunk, self._passes.one_row(lane, chunk))
+        logits = backend.extend(store, chunk, self._passes.one_row(lane, chunk))
         lane.fed += len(chunk)
         if lane.fed < len(lane.prompt_ids):
             self._lanes.append(lane)
@@ -151,10 +152,10 @@ class Prefill:
         return done
 
     def _done(self, lane: Lane, logits: Tensor, backend: Backend) -> ReadPrompt:
-        assert lane.store is not None
+        store = there(lane.store)
         siblings = lane.running.choices_left(lane.prompt) if backend.capabilities.batching else 0
-        self._reuse.keep_prompt(lane, backend, lane.store)
-        past = PrefilledPrompt(lane.store, logits, 1 + siblings, lane.read_under, lane.path)
+        self._reuse.keep_prompt(lane, backend, store)
+        past = PrefilledPrompt(store, logits, 1 + siblings, lane.read_under, lane.path)
         lane.store = None
         lane.running.reading.discard(lane.prompt)
         if siblings:

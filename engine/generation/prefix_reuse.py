@@ -12,6 +12,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from engine.config import EngineSettings
+from engine.counting import MB
 from engine.errors import InsufficientMemory
 from engine.generation.lane import Lane
 from engine.generation.prefix_cache import PrefixCache
@@ -22,14 +23,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-MEGABYTE = 1_000_000
-
 
 class PastReuse:
     """The prefix cache in the hands of the scheduler. Engine thread only."""
 
     def __init__(self, settings: EngineSettings) -> None:
-        self.cache = PrefixCache(settings.PREFIX_CACHE_MB * MEGABYTE)
+        self.cache = PrefixCache(settings.PREFIX_CACHE_MB * MB)
 
     def begin(self, lane: Lane, backend: Backend, live: SteeringPlan) -> None:
         """Give ``lane`` its store: with what can be taken over, or empty."""

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from engine.checked import there
 from engine.config import EngineSettings
 from engine.errors import GenerationFailed, InsufficientMemory, MillmError, ModelBusy, RequestCancelled
 from engine.generation.admission import Admission
@@ -290,8 +291,7 @@ class Scheduler:
         return self._admission.has_room(self._backend, held, more)
 
     def _start_lane(self, running: RunningRequest) -> None:
-        item = running.next_choice()
-        assert item is not None
+        item = there(running.next_choice())
         running.todo.remove(item)
         prompt, choice = item
         lane = Lane(running, prompt, choice)
@@ -315,8 +315,7 @@ class Scheduler:
                 # Its request ended while an earlier prompt of this pass was handled.
                 continue
             if read.past is None:
-                assert read.error is not None
-                self._fail_lane(read.lane, read.error)
+                self._fail_lane(read.lane, there(read.error))
             elif read.lane.follows is not None or self._comparing.is_followed(read.lane, self._lanes):
                 self._comparing.hold(read.lane, read.past)
             else:
@@ -359,11 +358,11 @@ class Scheduler:
         from engine.generation.sampler import greedy_rows
 
         backend = self._require_backend()
-        assert self._batch is not None
-        lanes, lengths = list(self._rows), list(self._batch.lengths)
+        batch = there(self._batch)
+        lanes, lengths = list(self._rows), list(batch.lengths)
         try:
             work = self._passes.batch(lanes)
-            logits = backend.decode(self._batch, [lane.next_token for lane in lanes], work)
+            logits = backend.decode(batch, [lane.next_token for lane in lanes], work)
             greedy = [row for row, lane in enumerate(lanes) if lane.plain_greedy]
             # One argmax and one transfer for all plain rows, not one for each. On a GPU the pass itself fails here, at
             # the first transfer, so this belongs to the same attempt.
@@ -383,8 +382,7 @@ class Scheduler:
 
     def _decode_row_by_row(self, lanes: list[Lane], lengths: list[int], error: Exception) -> None:
         """A pass over ``lanes`` has failed, at rows of ``lengths`` tokens: one row's fault is not the others' end."""
-        backend, batch = self._require_backend(), self._batch
-        assert batch is not None
+        backend, batch = self._require_backend(), there(self._batch)
         self._batch = None
         self._rows.clear()
         if len(lanes) == 1:
@@ -402,10 +400,10 @@ class Scheduler:
 
     def _decode_solo(self, lane: Lane) -> None:
         backend = self._require_backend()
-        assert lane.store is not None
+        store = there(lane.store)
         try:
             token = [lane.next_token]
-            logits = backend.extend(lane.store, token, self._passes.one_row(lane, token))
+            logits = backend.extend(store, token, self._passes.one_row(lane, token))
         except Exception as error:
             self._fail_lane(lane, error)
             return
@@ -496,9 +494,9 @@ class Scheduler:
             self._leave_batch(self._rows.index(lane))
 
     def _leave_batch(self, row: int) -> None:
-        assert self._batch is not None
+        batch = there(self._batch)
         try:
-            self._require_backend().leave(self._batch, row)
+            self._require_backend().leave(batch, row)
         except Exception as error:
             # Which row is whose can no longer be said, so the other rows end with it.
             others = [lane for place, lane in enumerate(self._rows) if place != row]

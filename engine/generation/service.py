@@ -173,12 +173,14 @@ class GenerationService:
         self, loaded: LoadedModel, request: GenerationRequest
     ) -> tuple[list[PreparedPrompt], tuple[str, ...], tuple[bool, ...]]:
         """Each conversation's prompt, notes on all of them, and which are continued. One that fails fails all."""
-        assert not isinstance(request.input, TextInput)
+        asked = request.input
+        if isinstance(asked, TextInput):
+            raise TypeError("a text is no conversation")
         tokenizer = loaded.backend.tokenizer
         prompts: list[PreparedPrompt] = []
         notes: dict[str, None] = {}
         continues: list[bool] = []
-        for place, chat in enumerate(_conversations_of(request.input)):
+        for place, chat in enumerate(_conversations_of(asked)):
             try:
                 try:
                     prompt, more, continued = prepare_chat(tokenizer, chat, loaded.info.context_length)

@@ -68,6 +68,11 @@ class ModelShelf:
         with self._lock:
             return self._loading
 
+    @property
+    def lease(self) -> None:
+        """Who keeps the model in memory for themselves: nobody can yet."""
+        return None
+
     def set_resident(self, loaded: LoadedModel | None) -> None:
         """For the loader: what is in memory now."""
         with self._lock:

@@ -34,6 +34,7 @@ from engine.monitor.records import (
     MonitoringCost,
     MonitoringState,
     MonitoringStatistics,
+    WatchedSae,
 )
 from engine.monitor.rows import NO_OBSERVERS, Observers, RowInfo
 from engine.monitor.top_tokens import FeaturePeaks, PeakMemory
@@ -107,7 +108,7 @@ class LiveMonitor:
         self._pending: list[tuple[PassReading, datetime]] = []
         self._in_hand: list[tuple[PassReading, datetime]] = []
         """What is being taken in at this moment."""
-        self._cost = MonitoringCost(0, 0.0)
+        self._tokens_read, self._seconds_spent = 0, 0.0
 
     # --- settings ---------------------------------------------------------------------------------------------------
 
@@ -245,7 +246,8 @@ class LiveMonitor:
         self._peaks.add(records)
         spent = sum(reading.seconds for reading in readings) + self._stopwatch() - began
         tokens = len(records) // len(readings[0].watch.series)
-        self._cost = MonitoringCost(self._cost.tokens + tokens, self._cost.seconds + spent)
+        self._tokens_read += tokens
+        self._seconds_spent += spent
         return records
 
     @contextmanager
@@ -315,7 +317,9 @@ class LiveMonitor:
         On a device that works behind the program's back the figure holds the wait for what was under way.
         """
         with self._up_to_date():
-            return self._cost
+            tokens, seconds = self._tokens_read, self._seconds_spent
+            mean = seconds * 1000 / tokens if tokens else None
+            return MonitoringCost(self._config.enabled, tokens, seconds, mean)
 
     def peaks(self, sae_id: str, layer: int, *, limit: int = 50) -> tuple[FeaturePeaks, ...]:
         """The features of an SAE that fired most since they were last cleared, each with its strongest tokens."""
@@ -393,7 +397,7 @@ class LiveMonitor:
             since = self._now()
             for each in self._series:
                 each.clear(since)
-            self._cost = MonitoringCost(0, 0.0)
+            self._tokens_read, self._seconds_spent = 0, 0.0
 
     # --- with both locks held, but `_state` with the second -----------------------------------------------------------
 
@@ -416,7 +420,7 @@ class LiveMonitor:
         self._attachments = attachments
         self._series = tuple(series)
         self._watch = Watch(self._series, config.top_k) if config.enabled and series else None
-        self._cost = MonitoringCost(0, 0.0)
+        self._tokens_read, self._seconds_spent = 0, 0.0
         return self._heard() != before
 
     def _heard(self) -> tuple[object, ...]:
@@ -425,10 +429,13 @@ class LiveMonitor:
 
     def _state(self) -> MonitoringState:
         config = self._config
+        watched = tuple(WatchedSae(each.attachment.sae_id, each.attachment.layer) for each in self._series)
         return MonitoringState(
             enabled=config.enabled,
             sae_attached=bool(self._attachments),
-            saes=tuple((each.attachment.sae_id, each.attachment.layer) for each in self._series),
+            sae_id=watched[0].sae_id if watched else None,
+            layer=watched[0].layer if watched else None,
+            saes=watched,
             monitored_features=config.features,
             history_size=config.history_size,
             history_count=min(len(self._history) + self._records_to_come(), config.history_size),

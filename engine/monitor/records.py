@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import NamedTuple
 
 
 class Metric(StrEnum):
@@ -19,7 +19,7 @@ class Metric(StrEnum):
 
 @dataclass(frozen=True)
 class ActivationRecord:
-    """One SAE at one token.
+    """One SAE at one token; pairs are [feature, value].
 
     Attributes:
         timestamp: UTC.
@@ -41,70 +41,43 @@ class ActivationRecord:
     top_k: tuple[tuple[int, float], ...]
     active_count: int
 
-    def as_dict(self) -> dict[str, Any]:
-        """The record as JSON values; pairs are ``[feature, value]``."""
-        return {
-            "timestamp": self.timestamp.isoformat(),
-            "request_id": self.request_id,
-            "choice": self.choice,
-            "token_position": self.token_position,
-            "token_id": self.token_id,
-            "sae_id": self.sae_id,
-            "layer": self.layer,
-            "activations": [list(pair) for pair in self.activations],
-            "top_k": [list(pair) for pair in self.top_k],
-            "active_count": self.active_count,
-        }
+
+class WatchedSae(NamedTuple):
+    """An SAE at a layer."""
+
+    sae_id: str
+    layer: int
 
 
 @dataclass(frozen=True)
 class MonitoringState:
-    """What the monitor is set to. ``sae_id`` and ``layer`` are those of the first of ``saes``, the watched ones."""
+    """What the live monitor is set to; ``monitored_features`` is null when all are watched.
+
+    ``sae_id`` and ``layer`` are those of the first of ``saes``, the watched ones.
+    """
 
     enabled: bool
     sae_attached: bool
-    saes: tuple[tuple[str, int], ...]
+    sae_id: str | None
+    layer: int | None
+    saes: tuple[WatchedSae, ...]
     monitored_features: tuple[int, ...] | None
     history_size: int
     history_count: int
     top_k: int
 
-    @property
-    def sae_id(self) -> str | None:
-        """The first watched SAE."""
-        return self.saes[0][0] if self.saes else None
-
-    @property
-    def layer(self) -> int | None:
-        """Its layer."""
-        return self.saes[0][1] if self.saes else None
-
-    def as_dict(self) -> dict[str, Any]:
-        """The state as JSON values."""
-        return {
-            "enabled": self.enabled,
-            "sae_attached": self.sae_attached,
-            "sae_id": self.sae_id,
-            "layer": self.layer,
-            "saes": [{"sae_id": sae_id, "layer": layer} for sae_id, layer in self.saes],
-            "monitored_features": None if self.monitored_features is None else list(self.monitored_features),
-            "history_size": self.history_size,
-            "history_count": self.history_count,
-            "top_k": self.top_k,
-        }
-
 
 @dataclass(frozen=True)
 class MonitoringCost:
-    """Time spent reading along: ``seconds`` for ``tokens`` tokens, all watched SAEs together."""
+    """What reading along has cost since the statistics began; ``milliseconds_per_token`` is null before a token.
 
+    ``seconds`` are those for all watched SAEs together.
+    """
+
+    enabled: bool
     tokens: int
     seconds: float
-
-    @property
-    def milliseconds_per_token(self) -> float | None:
-        """Mean over the tokens read; None before the first."""
-        return self.seconds * 1000 / self.tokens if self.tokens else None
+    milliseconds_per_token: float | None
 
 
 @dataclass(frozen=True)

@@ -174,32 +174,6 @@ class SaeConfig:
         """Bytes of both matrices and both biases at ``bytes_per_value`` each; an estimate made before loading."""
         return (2 * self.d_in * self.d_sae + self.d_in + self.d_sae) * bytes_per_value
 
-    def as_dict(self) -> dict[str, Any]:
-        """The description as JSON values, for storage and for the API."""
-        return {
-            "architecture": self.architecture.value,
-            "d_in": self.d_in,
-            "d_sae": self.d_sae,
-            "source_format": self.source_format.value,
-            "dtype": self.dtype,
-            "k": self.k,
-            "rescale_acts_by_decoder_norm": self.rescale_acts_by_decoder_norm,
-            "apply_b_dec_to_input": self.apply_b_dec_to_input,
-            "normalize_activations": self.normalize_activations.value,
-            "center_input": self.center_input,
-            "layer": self.layer,
-            "hook": self.hook.value,
-            "hook_name": self.hook_name,
-            "reshape_activations": self.reshape_activations,
-            "model_name": self.model_name,
-            "prepend_bos": self.prepend_bos,
-            "context_size": self.context_size,
-            "assumed": list(self.assumed),
-            "source_l0": self.source_l0,
-            "source_variance_explained": self.source_variance_explained,
-            "metadata": dict(self.metadata),
-        }
-
 
 def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)

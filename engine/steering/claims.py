@@ -25,23 +25,13 @@ MEASURED_HAZARD: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Claim:
-    """A live claim: ``circuit_id`` steers ``steering_keys`` (feature indices) on ``layer``."""
+    """A layer that a circuit holds. ``steering_keys`` are the features it steers there."""
 
+    layer: int
     circuit_id: str
     circuit_name: str
-    layer: int
+    composed: bool
     steering_keys: frozenset[int]
-    composed: bool = False
-
-    def as_dict(self) -> dict[str, Any]:
-        """The form in which it travels."""
-        return {
-            "layer": self.layer,
-            "circuit_id": self.circuit_id,
-            "circuit_name": self.circuit_name,
-            "composed": self.composed,
-            "steering_keys": sorted(self.steering_keys),
-        }
 
 
 @dataclass(frozen=True)
@@ -81,7 +71,7 @@ def grant(
         raise _contention(wanted, incumbents, colliding, circuit_id, circuit_name, allow_concurrent)
     shared = {claim.layer for claim in incumbents}
     return Granted(
-        claims=tuple(Claim(circuit_id, circuit_name, layer, wanted[layer], layer in shared) for layer in wanted),
+        claims=tuple(Claim(layer, circuit_id, circuit_name, layer in shared, wanted[layer]) for layer in wanted),
         newly_composed=tuple(replace(claim, composed=True) for claim in incumbents if not claim.composed),
     )
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
 
 from engine.counting import so_many
 from engine.documents.binding import Binding, Cause
 from engine.documents.circuit import CircuitDocument
 from engine.steering.errors import SaeSetIncomplete
 from engine.steering.live import AttachmentKey
+from engine.wire import LEFT_OUT, wire
 
 
 class OffenceReason(StrEnum):
@@ -37,15 +37,10 @@ class FlatCircuit:
 class Offender:
     """A member that cannot be served."""
 
-    layer: int
     feature_idx: int
+    layer: int
+    sae_id: str | None = field(metadata=LEFT_OUT)
     reason: OffenceReason
-    sae_id: str | None = None
-
-    def as_dict(self) -> dict[str, Any]:
-        """The form in which it travels."""
-        named = {"sae_id": self.sae_id} if self.sae_id is not None else {}
-        return {"feature_idx": self.feature_idx, "layer": self.layer, **named, "reason": self.reason.value}
 
 
 def flatten(document: CircuitDocument) -> FlatCircuit:
@@ -84,9 +79,9 @@ def find_offenders(flat: FlatCircuit, bindings: Mapping[int, Binding]) -> list[O
                 mismatch = binding is not None and binding.cause is Cause.FEATURE_COUNT
                 reason = OffenceReason.FEATURE_COUNT_MISMATCH if mismatch else OffenceReason.MISSING_OR_AMBIGUOUS_SAE
                 named = binding.reference.sae_id if binding else None
-                found.append(Offender(layer, index, reason, named))
+                found.append(Offender(index, layer, named, reason))
             elif index >= binding.sae.d_sae:
-                found.append(Offender(layer, index, OffenceReason.INDEX_OUT_OF_BOUNDS, binding.sae.sae_id))
+                found.append(Offender(index, layer, binding.sae.sae_id, OffenceReason.INDEX_OUT_OF_BOUNDS))
     return found
 
 
@@ -96,6 +91,6 @@ def incomplete(offenders: list[Offender]) -> SaeSetIncomplete:
     count = len(offenders)
     return SaeSetIncomplete(
         f"{so_many(count, 'member')} of the circuit cannot be served (layers {layers}).",
-        details={"offenders": [each.as_dict() for each in offenders]},
+        details={"offenders": wire(offenders)},
         remedy="Attach the SAE of each of these layers, then activate the circuit again.",
     )

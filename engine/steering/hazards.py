@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import NamedTuple
 
 from engine.documents.circuit import Edge
 from engine.documents.evidence import is_validated
@@ -13,8 +13,12 @@ from engine.documents.evidence import is_validated
 MAX_HEURISTIC = 10
 """Pairs without a measured effect that are listed one by one."""
 
-Place = tuple[int, int]
-"""(layer, feature index)."""
+
+class FeaturePlace(NamedTuple):
+    """A feature at a layer."""
+
+    layer: int
+    feature_idx: int
 
 
 class HazardKind(StrEnum):
@@ -27,25 +31,17 @@ class HazardKind(StrEnum):
 
 @dataclass(frozen=True)
 class Hazard:
-    """One row. ``rung`` is the edge's, None where no edge joins the pair: that is not rung 0."""
+    """Two features of a circuit that may add up or cancel out.
+
+    ``rung`` is the edge's, None where no edge joins the pair: that is not rung 0.
+    """
 
     kind: HazardKind
+    up: FeaturePlace | None
+    down: FeaturePlace | None
     label: str
-    up: Place | None = None
-    down: Place | None = None
     rung: int | None = None
     quantified_effect: float | None = None
-
-    def as_dict(self) -> dict[str, Any]:
-        """The form in which it travels."""
-        return {
-            "kind": self.kind.value,
-            "up": _place(self.up),
-            "down": _place(self.down),
-            "label": self.label,
-            "rung": self.rung,
-            "quantified_effect": self.quantified_effect,
-        }
 
 
 def hazards(strengths: Mapping[int, Mapping[int, float]], edges: Sequence[Edge]) -> tuple[Hazard, ...]:
@@ -54,7 +50,9 @@ def hazards(strengths: Mapping[int, Mapping[int, float]], edges: Sequence[Edge])
     Equal directions compound, opposite ones cancel; a measured negative effect turns that round.
     """
     places = [
-        ((layer, index), value) for layer in sorted(strengths) for index, value in sorted(strengths[layer].items())
+        (FeaturePlace(layer, index), value)
+        for layer in sorted(strengths)
+        for index, value in sorted(strengths[layer].items())
     ]
     places = [(place, value) for place, value in places if value != 0]
     best = _best_edges(edges)
@@ -70,19 +68,19 @@ def hazards(strengths: Mapping[int, Mapping[int, float]], edges: Sequence[Edge])
             if edge is not None and edge.effect_size is not None and is_validated(edge.evidence_rung):
                 kind = _kind(together == (edge.effect_size >= 0))
                 label = f"validated:ES={edge.effect_size:g}"
-                measured.append(Hazard(kind, label, up, down, edge.evidence_rung, edge.effect_size))
+                measured.append(Hazard(kind, up, down, label, edge.evidence_rung, edge.effect_size))
             else:
                 weight = edge.weight_prior if edge else None
                 label = "heuristic:co-steer-sign" if weight is None else f"heuristic:weight_prior={weight:g}"
                 rung = edge.evidence_rung if edge else None
                 order = -1.0 if weight is None else abs(weight)
-                heuristic.append((order, Hazard(_kind(together), label, up, down, rung)))
+                heuristic.append((order, Hazard(_kind(together), up, down, label, rung)))
     measured.sort(key=lambda row: -abs(row.quantified_effect or 0.0))
     heuristic.sort(key=lambda row: -row[0])
     rows = [*measured, *(row for _, row in heuristic[:MAX_HEURISTIC])]
     left_out = len(heuristic) - MAX_HEURISTIC
     if left_out > 0:
-        rows.append(Hazard(HazardKind.SUMMARY, f"heuristic:{left_out} more pairs steered together"))
+        rows.append(Hazard(HazardKind.SUMMARY, None, None, f"heuristic:{left_out} more pairs steered together"))
     return tuple(rows)
 
 
@@ -90,13 +88,16 @@ def _kind(compounding: bool) -> HazardKind:
     return HazardKind.COMPOUNDING if compounding else HazardKind.CANCELLATION
 
 
-def _best_edges(edges: Iterable[Edge]) -> dict[tuple[Place, Place], Edge]:
+def _best_edges(edges: Iterable[Edge]) -> dict[tuple[FeaturePlace, FeaturePlace], Edge]:
     """By (up, down): the edge with the best evidence, then the largest effect. Edges between clusters are left out."""
-    best: dict[tuple[Place, Place], Edge] = {}
+    best: dict[tuple[FeaturePlace, FeaturePlace], Edge] = {}
     for edge in edges:
         if edge.up.feature_idx is None or edge.down.feature_idx is None:
             continue
-        ends = ((edge.up.layer, edge.up.feature_idx), (edge.down.layer, edge.down.feature_idx))
+        ends = (
+            FeaturePlace(edge.up.layer, edge.up.feature_idx),
+            FeaturePlace(edge.down.layer, edge.down.feature_idx),
+        )
         if ends not in best or _weight(edge) > _weight(best[ends]):
             best[ends] = edge
     return best
@@ -104,7 +105,3 @@ def _best_edges(edges: Iterable[Edge]) -> dict[tuple[Place, Place], Edge]:
 
 def _weight(edge: Edge) -> tuple[int, float]:
     return edge.evidence_rung, abs(edge.effect_size) if edge.effect_size is not None else -1.0
-
-
-def _place(place: Place | None) -> dict[str, int] | None:
-    return None if place is None else {"layer": place[0], "feature_idx": place[1]}

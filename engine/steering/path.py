@@ -7,12 +7,21 @@ steering it was written under, so that the last state is never told as if it wer
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
-from engine.steering.report import SteeringReport
+from engine.steering.report import SteeringReport, ToldItem
+from engine.wire import made_of
 
 MOST_STEPS = 200
 """Steps of a path that are kept. A dial that is dragged on and on leaves the first of them and the last."""
+
+
+@dataclass(frozen=True)
+class ToldStep:
+    """One steering of a path as it is told, with the strengths."""
+
+    token: int
+    text: str
+    items: tuple[ToldItem, ...]
 
 
 @dataclass(frozen=True)
@@ -32,10 +41,9 @@ class SteeringStep:
     digest: str = ""
     rung: int | None = None
 
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values, with the strengths: ``{token, text, items}``."""
-        told = self.report.as_dict()
-        return {"token": self.token, "text": told["text"], "items": told["items"]}
+    def told(self) -> ToldStep:
+        """The step as plain values."""
+        return made_of(ToldStep, self.report.told(), token=self.token)
 
 
 @dataclass(frozen=True)
@@ -68,9 +76,9 @@ class SteeringPath:
         """What steered the first ``tokens`` tokens of the answer."""
         return replace(self, steps=tuple(step for step in self.steps if step.token <= tokens))
 
-    def as_list(self) -> list[dict[str, Any]]:
+    def told(self) -> tuple[ToldStep, ...]:
         """Its steps as plain values."""
-        return [step.as_dict() for step in self.steps]
+        return tuple(step.told() for step in self.steps)
 
 
 NO_PATH = SteeringPath()

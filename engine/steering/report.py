@@ -5,14 +5,14 @@ A label is earned by equal values, never taken from what was asked. Comparison o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
-from typing import Any
 
 from engine.steering.dial import shortest_decimal
 from engine.steering.hashing import steering_set_hash
 from engine.steering.strengths import SteeredSet
+from engine.wire import LEFT_OUT
 
 
 class UnknownReason(StrEnum):
@@ -72,6 +72,38 @@ SaeItem = ProfileItem | InlineItem | ManualItem
 
 
 @dataclass(frozen=True)
+class ToldItem:
+    """A member of a report as it is told: what does not apply to its ``kind`` is left out.
+
+    ``intensity`` is in the protocol's words; ``strengths`` are by feature index.
+    """
+
+    kind: str
+    reason: UnknownReason | None = field(default=None, metadata=LEFT_OUT)
+    id: str | None = field(default=None, metadata=LEFT_OUT)
+    name: str | None = field(default=None, metadata=LEFT_OUT)
+    source: ProfileSource | None = field(default=None, metadata=LEFT_OUT)
+    intensity: str | None = field(default=None, metadata=LEFT_OUT)
+    composed: bool = field(default=False, metadata=LEFT_OUT)
+    only_persistence: bool = field(default=False, metadata=LEFT_OUT)
+    sae: str | None = field(default=None, metadata=LEFT_OUT)
+    layer: int | None = field(default=None, metadata=LEFT_OUT)
+    features: int | None = field(default=None, metadata=LEFT_OUT)
+    hash: str | None = field(default=None, metadata=LEFT_OUT)
+    clamped: int | None = field(default=None, metadata=LEFT_OUT)
+    strengths: Mapping[int, float] | None = field(default=None, metadata=LEFT_OUT)
+
+
+@dataclass(frozen=True)
+class ToldReport:
+    """A report as plain values; ``text`` is the header's value."""
+
+    text: str
+    changed: bool
+    items: tuple[ToldItem, ...]
+
+
+@dataclass(frozen=True)
 class SteeringReport:
     """One answer's report; nothing in it means that nothing was added.
 
@@ -96,38 +128,20 @@ class SteeringReport:
 
     def text(self) -> str:
         """The header's value, and the final stream chunk's."""
-        return ", ".join(_member(kind, parameters) for kind, parameters, _ in self._members())
+        return ", ".join(_member(item, changed=self.changed) for item in self._told_items())
 
-    def as_dict(self) -> dict[str, Any]:
-        """The same as plain values, with the strengths, for the window: ``{text, changed, items: [{kind, …}]}``."""
-        found = []
-        persistent = {circuit.circuit_id for circuit in self.circuits if circuit.only_persistence}
-        for kind, parameters, steered in self._members():
-            plain: dict[str, Any] = {"kind": kind}
-            plain |= {key: value.text if isinstance(value, _Token) else value for key, value in parameters}
-            plain.pop("changed", None)
-            if plain.get("id") in persistent:
-                plain["only_persistence"] = True
-            if steered is not None:
-                plain["strengths"] = {str(index): value for index, value in steered.strengths}
-            found.append(plain)
-        return {"text": self.text(), "changed": self.changed, "items": found}
+    def told(self) -> ToldReport:
+        """The same as plain values, with the strengths, for the window."""
+        return ToldReport(self.text(), self.changed, self._told_items())
 
-    def _members(self) -> list[tuple[str, _Parameters, SteeredSet | None]]:
-        """Kind, parameters in the protocol's order, and the set behind it; in the protocol's order."""
-        members: list[tuple[str, _Parameters, SteeredSet | None]] = []
-        if self.unknown:
-            members.append(("unknown", [("reason", _Token(self.unknown.value))], None))
-        for circuit in sorted(self.circuits, key=lambda each: each.circuit_id):
-            members.append(("circuit", _circuit_parameters(circuit), None))
-        for item in sorted(self.items, key=lambda each: (each.steered.layer, each.steered.sae_id)):
-            members.append((*_sae_member(item), item.steered))
-        if not members:
-            members.append(("none", [], None))
-        if self.changed:
-            for _, parameters, _ in members:
-                parameters.append(("changed", True))
-        return members
+    def _told_items(self) -> tuple[ToldItem, ...]:
+        """In the protocol's order."""
+        told = [] if self.unknown is None else [ToldItem("unknown", reason=self.unknown)]
+        told += [_told_circuit(each) for each in sorted(self.circuits, key=lambda each: each.circuit_id)]
+        told += [
+            _told_sae(each) for each in sorted(self.items, key=lambda each: (each.steered.layer, each.steered.sae_id))
+        ]
+        return tuple(told) or (ToldItem("none"),)
 
 
 NO_STEERING = SteeringReport()
@@ -209,14 +223,6 @@ def describe(
     )
 
 
-@dataclass(frozen=True)
-class _Token:
-    text: str
-
-
-_Parameters = list[tuple[str, "str | int | bool | _Token"]]
-
-
 def _is_whole(label: CircuitLabel, by_place: dict[tuple[str, int], SteeredSet]) -> bool:
     for part in label.sets:
         there = by_place.get((part.sae_id, part.layer))
@@ -232,43 +238,49 @@ def _equal(steered: SteeredSet, candidates: Sequence[SteeredSet]) -> SteeredSet 
     return None
 
 
-def _circuit_parameters(item: CircuitItem) -> _Parameters:
-    parameters: _Parameters = [("id", item.circuit_id), ("intensity", shortest_decimal(item.intensity))]
-    if item.composed:
-        parameters.append(("composed", True))
-    return parameters
+def _told_circuit(item: CircuitItem) -> ToldItem:
+    return ToldItem(
+        "circuit",
+        id=item.circuit_id,
+        intensity=shortest_decimal(item.intensity),
+        composed=item.composed,
+        only_persistence=item.only_persistence,
+    )
 
 
-def _sae_member(item: SaeItem) -> tuple[str, _Parameters]:
+def _told_sae(item: SaeItem) -> ToldItem:
     steered = item.steered
-    parameters: _Parameters = []
+    told = ToldItem(
+        {ProfileItem: "profile", InlineItem: "inline", ManualItem: "manual"}[type(item)],
+        sae=steered.sae_id,
+        layer=steered.layer,
+        features=len(steered.strengths),
+        hash=steering_set_hash(steered.sae_id, steered.values),
+        clamped=None if isinstance(item, ManualItem) else steered.clamped or None,
+        strengths=steered.values,
+    )
     if isinstance(item, ProfileItem):
-        parameters += [
-            ("name", item.name),
-            ("source", _Token(item.source.value)),
-            ("intensity", shortest_decimal(item.intensity)),
-        ]
-    parameters += [
-        ("sae", steered.sae_id),
-        ("layer", steered.layer),
-        ("features", len(steered.strengths)),
-        ("hash", steering_set_hash(steered.sae_id, steered.values)),
-    ]
-    if steered.clamped and not isinstance(item, ManualItem):
-        parameters.append(("clamped", steered.clamped))
-    kind = {ProfileItem: "profile", InlineItem: "inline", ManualItem: "manual"}[type(item)]
-    return kind, parameters
+        return replace(told, name=item.name, source=item.source, intensity=shortest_decimal(item.intensity))
+    return told
 
 
-def _member(kind: str, parameters: _Parameters) -> str:
-    return kind + "".join(f";{key}{_parameter_value(value)}" for key, value in parameters)
+_NO_PARAMETERS = ("kind", "only_persistence", "strengths")
+"""Of a told item; the others are parameters in the protocol's order."""
 
 
-def _parameter_value(value: str | int | bool | _Token) -> str:
+def _member(item: ToldItem, *, changed: bool) -> str:
+    told = [(each.name, getattr(item, each.name)) for each in fields(item) if each.name not in _NO_PARAMETERS]
+    if changed:
+        told.append(("changed", True))
+    said = (f";{name}{_parameter_value(value)}" for name, value in told if value is not None and value is not False)
+    return item.kind + "".join(said)
+
+
+def _parameter_value(value: str | int) -> str:
     if value is True:
         return ""
-    if isinstance(value, _Token):
-        return f"={value.text}"
+    if isinstance(value, StrEnum):
+        return f"={value.value}"
     return f'="{_quotable(value)}"' if isinstance(value, str) else f"={value}"
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from engine.checked import there
 from engine.documents.binding import SaeReference
 from engine.documents.ranges import DialBounds, Range
 from engine.errors import MillmError
@@ -126,8 +127,7 @@ def _plan(decision: Decision, state: LiveState, named: NamedProfile | None) -> S
         case Action.UNSTEERED:
             return EMPTY_PLAN
         case Action.NAMED_PROFILE:
-            assert named is not None
-            return _named_plan(named, state, intensity)
+            return _named_plan(there(named), state, intensity)
         case Action.CIRCUIT:
             shares = [(one.circuit_id, one.steered(intensity)) for one in state.circuits]
             return _rest_live(state, together(state, circuits=shares), circuit=intensity)

@@ -1,16 +1,22 @@
-"""What the health routes answer, as types: the routes build these, and the API's description is made from them."""
+"""What the health routes answer; ``reports.py`` makes them. Memory is in MB of 10⁶ bytes."""
 
 from __future__ import annotations
 
-from typing import Any, Literal, NotRequired, TypedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from engine.actions.models.actions import ModelPlacement
+from engine.library.records import ProfileKind
+from engine.models.hub.breaker import BreakerFigures
+from engine.wire import LEFT_OUT
 
 Status = Literal["healthy", "degraded", "unhealthy"]
 BackendWord = Literal["cbm", "serial", "llamacpp"]
 
 
-class Alive(TypedDict):
+@dataclass(frozen=True)
+class Alive:
     """The server answers."""
 
     status: Literal["healthy"]
@@ -19,7 +25,8 @@ class Alive(TypedDict):
     uptime_seconds: float
 
 
-class Component(TypedDict):
+@dataclass(frozen=True)
+class Component:
     """One part of the program; ``latency_ms`` is null where nothing was timed."""
 
     name: str
@@ -28,19 +35,21 @@ class Component(TypedDict):
     latency_ms: float | None
 
 
-class Ready(TypedDict):
+@dataclass(frozen=True)
+class Ready:
     """Whether requests are answered. Degraded counts as ready: without a model, one is loaded when asked for."""
 
     ready: bool
     status: Status
     version: str
     timestamp: str
-    components: list[Component]
+    components: tuple[Component, ...]
     model_loaded: bool
     sae_attached: bool
 
 
-class QueueFigures(TypedDict):
+@dataclass(frozen=True)
+class QueueFigures:
     """The queue now. Null is "not measured", never a zero.
 
     ``queue_pending`` counts waiting and running requests, ``in_flight`` lanes that run.
@@ -59,55 +68,47 @@ class QueueFigures(TypedDict):
     error: str | None
 
 
-class ActiveProfile(TypedDict):
+@dataclass(frozen=True)
+class ActiveProfile:
     """The profile or cluster in force."""
 
     id: str
     name: str
-    source_kind: str
+    source_kind: ProfileKind
     intensity: float
     sensing_enabled: bool | None
 
 
-class Breaker(TypedDict):
-    """What stands between us and a remote service; ``remaining_seconds`` is null unless it is open."""
-
-    name: str
-    state: Literal["closed", "open", "half_open"]
-    failures: int
-    failure_threshold: int
-    recovery_seconds: float
-    remaining_seconds: float | None
-    times_opened: int
-
-
-class Breakers(TypedDict):
+@dataclass(frozen=True)
+class Breakers:
     """All of them."""
 
-    circuit_breakers: list[Breaker]
+    circuit_breakers: tuple[BreakerFigures, ...]
 
 
-class Detailed(TypedDict):
+@dataclass(frozen=True)
+class Detailed:
     """Everything at once."""
 
     status: Status
     version: str
     timestamp: str
-    components: list[Component]
-    circuit_breakers: list[Breaker]
+    components: tuple[Component, ...]
+    circuit_breakers: tuple[BreakerFigures, ...]
     model_loaded: bool
     model_name: str | None
     model_placement: ModelPlacement | None
     sae_attached: bool
     sae_id: str | None
     sae_count: int
-    sae_ids: list[str]
+    sae_ids: tuple[str, ...]
     inference: QueueFigures
     lease: None
     active_profile: ActiveProfile | None
 
 
-class Capabilities(TypedDict):
+@dataclass(frozen=True)
+class Capabilities:
     """What requests may ask for."""
 
     streaming: bool
@@ -116,7 +117,8 @@ class Capabilities(TypedDict):
     speculative_decoding: bool
 
 
-class QueueLimits(TypedDict):
+@dataclass(frozen=True)
+class QueueLimits:
     """The queue's size and how full it is."""
 
     max_concurrent: int
@@ -124,7 +126,8 @@ class QueueLimits(TypedDict):
     current_pending: int
 
 
-class BatchingConfig(TypedDict):
+@dataclass(frozen=True)
+class BatchingConfig:
     """What a request that says nothing gets under batching."""
 
     default_temperature: float
@@ -132,28 +135,31 @@ class BatchingConfig(TypedDict):
     max_queue_size: int
 
 
-class Inference(TypedDict):
+@dataclass(frozen=True)
+class Inference:
     """How answers are written now."""
 
     backend: BackendWord
     description: str
     capabilities: Capabilities
-    limitations: list[str]
+    limitations: tuple[str, ...]
     queue: QueueLimits
     default_max_tokens: int
-    cbm_config: NotRequired[BatchingConfig]
-    context_length: NotRequired[int]
+    cbm_config: BatchingConfig | None = field(default=None, metadata=LEFT_OUT)
+    context_length: int | None = field(default=None, metadata=LEFT_OUT)
 
 
-class GpuProcessAnswer(TypedDict):
+@dataclass(frozen=True)
+class GpuProcessAnswer:
     """A process on a card."""
 
     pid: int
     used_mb: float | None
 
 
-class GpuCardAnswer(TypedDict):
-    """A card as its driver sees it, with what PyTorch holds there; memory in MB of 2²⁰ bytes."""
+@dataclass(frozen=True)
+class GpuCardAnswer:
+    """A card as its driver sees it, with what PyTorch holds there; memory in MB of 10⁶ bytes."""
 
     smi_index: int
     uuid: str
@@ -168,19 +174,21 @@ class GpuCardAnswer(TypedDict):
     millm_allocated_mb: float | None
     millm_reserved_mb: float | None
     engine_memory: str | None
-    processes: list[GpuProcessAnswer] | None
+    processes: tuple[GpuProcessAnswer, ...] | None
     processes_reason: str | None
 
 
-class Gpus(TypedDict):
+@dataclass(frozen=True)
+class Gpus:
     """The cards of this machine; ``reason`` says why there are none."""
 
     read_at: str
-    cards: list[GpuCardAnswer]
+    cards: tuple[GpuCardAnswer, ...]
     reason: str | None
 
 
-class Version(TypedDict):
+@dataclass(frozen=True)
+class Version:
     """Versions of the program and of what answers are made with; null where a part is not installed."""
 
     version: str
@@ -189,26 +197,29 @@ class Version(TypedDict):
     libraries: dict[str, str | None]
 
 
-class MetricSample(TypedDict):
+@dataclass(frozen=True)
+class MetricSample:
     """One number. A count of what never happened is 0; a figure that is not finite is null."""
 
     name: str
-    labels: dict[str, str]
+    labels: Mapping[str, str]
     value: float | None
 
 
-class MetricFamily(TypedDict):
+@dataclass(frozen=True)
+class MetricFamily:
     """One metric with all its label sets."""
 
     name: str
     type: str
     help: str
-    samples: list[MetricSample]
+    samples: tuple[MetricSample, ...]
 
 
-class Metrics(TypedDict):
+@dataclass(frozen=True)
+class Metrics:
     """All metrics; ``machine`` are the figures of the event ``system:metrics``."""
 
     timestamp: str
     machine: dict[str, Any]
-    metrics: list[MetricFamily]
+    metrics: tuple[MetricFamily, ...]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import psutil
 
+from engine.counting import in_mb
 from engine.events import SystemMetrics
-from engine.models.hardware.gpus import MB, GpuCard, read_gpus
+from engine.models.hardware.gpus import GpuCard, read_gpus
 
 
 def read_machine() -> SystemMetrics:
@@ -16,14 +17,14 @@ def read_machine() -> SystemMetrics:
     first = cards[0] if cards else None
     return SystemMetrics(
         gpu_utilization=None if first is None else first.utilization,
-        gpu_memory_used_mb=None if first is None else round(first.used_mb, 1),
-        gpu_memory_total_mb=None if first is None else round(first.total_mb, 1),
+        gpu_memory_used_mb=None if first is None else in_mb(first.used_bytes, 1),
+        gpu_memory_total_mb=None if first is None else in_mb(first.total_bytes, 1),
         gpu_temperature=None if first is None else first.temperature,
         gpus=[_card(each) for each in cards],
         cpu_percent=psutil.cpu_percent(None),
-        memory_used_mb=round((memory.total - memory.available) / MB, 1),
-        memory_total_mb=round(memory.total / MB, 1),
-        process_memory_mb=round(process.memory_info().rss / MB, 1),
+        memory_used_mb=in_mb(memory.total - memory.available, 1),
+        memory_total_mb=in_mb(memory.total, 1),
+        process_memory_mb=in_mb(process.memory_info().rss, 1),
     )
 
 
@@ -32,7 +33,7 @@ def _card(card: GpuCard) -> dict[str, object]:
         "index": card.index,
         "name": card.name,
         "utilization": card.utilization,
-        "memory_used_mb": round(card.used_mb, 1),
-        "memory_total_mb": round(card.total_mb, 1),
+        "memory_used_mb": in_mb(card.used_bytes, 1),
+        "memory_total_mb": in_mb(card.total_bytes, 1),
         "temperature": card.temperature,
     }

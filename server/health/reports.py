@@ -1,30 +1,35 @@
-"""The reports themselves: read from the engine, given in the shapes of ``answers``."""
+"""The reports themselves, read from the engine."""
 
 from __future__ import annotations
 
 import platform
 import time
+from dataclasses import replace
 from datetime import UTC, datetime
 from importlib import metadata
 
 from engine.actions.models.actions import ModelPlacement
-from engine.counting import plural, so_many
+from engine.counting import in_mb, plural, so_many
 from engine.errors import LibraryUnusable, ModelNotFound
 from engine.library.records import ProfileKind
-from engine.models.hardware.gpus import NOT_MEASURED, GpuCard, read_gpus
-from engine.models.hub.breaker import CircuitBreaker
+from engine.models.hardware.gpus import NOT_MEASURED, GpuCard, GpuProcess, read_gpus
+from engine.models.hub.breaker import BreakerFigures
 from engine.models.registry import LoadedModel
+from engine.sampling import Sampling
 from server.context import ServerContext, version
 from server.health.answers import (
     ActiveProfile,
     BackendWord,
-    Breaker,
+    BatchingConfig,
+    Capabilities,
     Component,
     Detailed,
     GpuCardAnswer,
+    GpuProcessAnswer,
     Gpus,
     Inference,
     QueueFigures,
+    QueueLimits,
     Ready,
     Status,
     Version,
@@ -35,13 +40,13 @@ _DESCRIPTIONS: dict[BackendWord, str] = {
     "serial": "Each answer is written in passes of its own.",
     "llamacpp": "llama.cpp runs the model from a GGUF file.",
 }
-_LIMITATIONS: dict[BackendWord, list[str]] = {
-    "cbm": [
+_LIMITATIONS: dict[BackendWord, tuple[str, ...]] = {
+    "cbm": (
         "Requests with a seed are written in passes of their own, so that their bytes repeat.",
         "So are requests that ask for SAE activations, which are read for one request at a time.",
-    ],
-    "serial": ["Answers do not share passes: several at once take turns."],
-    "llamacpp": ["What llama.cpp cannot do for a request is refused, naming the field."],
+    ),
+    "serial": ("Answers do not share passes: several at once take turns.",),
+    "llamacpp": ("What llama.cpp cannot do for a request is refused, naming the field.",),
 }
 _LIBRARIES = (
     "torch",
@@ -60,15 +65,15 @@ async def ready(context: ServerContext) -> Ready:
     """Whether requests are answered."""
     parts = await components(context)
     status = worst(parts)
-    return {
-        "ready": status != "unhealthy",
-        "status": status,
-        "version": version(),
-        "timestamp": now(),
-        "components": parts,
-        "model_loaded": context.engine.shelf.resident is not None,
-        "sae_attached": bool(context.engine.desk.state.attachments),
-    }
+    return Ready(
+        ready=status != "unhealthy",
+        status=status,
+        version=version(),
+        timestamp=now(),
+        components=parts,
+        model_loaded=context.engine.shelf.resident is not None,
+        sae_attached=bool(context.engine.desk.state.attachments),
+    )
 
 
 async def detailed(context: ServerContext) -> Detailed:
@@ -76,73 +81,67 @@ async def detailed(context: ServerContext) -> Detailed:
     parts = await components(context)
     resident = context.engine.shelf.resident
     attachments = context.engine.desk.state.attachments
-    return {
-        "status": worst(parts),
-        "version": version(),
-        "timestamp": now(),
-        "components": parts,
-        "circuit_breakers": breakers(context),
-        "model_loaded": resident is not None,
-        "model_name": None if resident is None else resident.record.name,
-        "model_placement": None if resident is None else await _placement(context, resident),
-        "sae_attached": bool(attachments),
-        "sae_id": attachments[0].sae_id if attachments else None,
-        "sae_count": len(attachments),
-        "sae_ids": [each.sae_id for each in attachments],
-        "inference": figures(context),
-        "lease": None,
-        "active_profile": await _active_profile(context),
-    }
+    return Detailed(
+        status=worst(parts),
+        version=version(),
+        timestamp=now(),
+        components=parts,
+        circuit_breakers=breakers(context),
+        model_loaded=resident is not None,
+        model_name=None if resident is None else resident.record.name,
+        model_placement=None if resident is None else await _placement(context, resident),
+        sae_attached=bool(attachments),
+        sae_id=attachments[0].sae_id if attachments else None,
+        sae_count=len(attachments),
+        sae_ids=tuple(each.sae_id for each in attachments),
+        inference=figures(context),
+        lease=context.engine.shelf.lease,
+        active_profile=await _active_profile(context),
+    )
 
 
 def inference(context: ServerContext) -> Inference:
     """How answers are written."""
     stats = context.engine.generation.stats()
     word = backend_word(context)
-    body: Inference = {
-        "backend": word,
-        "description": _DESCRIPTIONS[word],
-        "capabilities": {
-            "streaming": True,
-            "per_request_sampling_params": True,
-            "per_request_profile_override": True,
-            "speculative_decoding": False,
-        },
-        "limitations": _LIMITATIONS[word],
-        "queue": {
-            "max_concurrent": stats.max_lanes,
-            "max_pending": stats.max_pending,
-            "current_pending": stats.queue_pending,
-        },
-        "default_max_tokens": context.engine.settings.DEFAULT_MAX_TOKENS,
-    }
     resident = context.engine.shelf.resident
-    if word == "cbm":
-        # Each request brings its own sampling; these are what one that says nothing gets.
-        body["cbm_config"] = {"default_temperature": 1.0, "default_top_p": 1.0, "max_queue_size": stats.max_pending}
-    if resident is not None:
-        body["context_length"] = resident.info.context_length
-    return body
+    # Each request brings its own sampling; this is what one that says nothing gets.
+    unasked = Sampling()
+    return Inference(
+        backend=word,
+        description=_DESCRIPTIONS[word],
+        capabilities=Capabilities(
+            streaming=True,
+            per_request_sampling_params=True,
+            per_request_profile_override=True,
+            speculative_decoding=False,
+        ),
+        limitations=_LIMITATIONS[word],
+        queue=QueueLimits(stats.max_lanes, stats.max_pending, stats.queue_pending),
+        default_max_tokens=context.engine.settings.DEFAULT_MAX_TOKENS,
+        cbm_config=BatchingConfig(unasked.temperature, unasked.top_p, stats.max_pending) if word == "cbm" else None,
+        context_length=None if resident is None else resident.info.context_length,
+    )
 
 
 def figures(context: ServerContext) -> QueueFigures:
     """The queue's figures; null is "not measured", never a zero."""
     stats = context.engine.generation.stats()
     word = backend_word(context)
-    return {
-        "backend": word,
-        "cbm_enabled": context.engine.settings.ENABLE_CONTINUOUS_BATCHING,
-        "cbm_running": word == "cbm" and context.engine.shelf.resident is not None,
-        "queue_pending": stats.queue_pending,
-        "queue_max_concurrent": stats.max_lanes,
-        "queue_max_pending": stats.max_pending,
-        "in_flight": stats.in_flight,
-        "queue_waiting": stats.queue_waiting,
+    return QueueFigures(
+        backend=word,
+        cbm_enabled=context.engine.settings.ENABLE_CONTINUOUS_BATCHING,
+        cbm_running=word == "cbm" and context.engine.shelf.resident is not None,
+        queue_pending=stats.queue_pending,
+        queue_max_concurrent=stats.max_lanes,
+        queue_max_pending=stats.max_pending,
+        in_flight=stats.in_flight,
+        queue_waiting=stats.queue_waiting,
         # There is no batch API whose rows could wait.
-        "batch_backlog_rows": None,
-        "estimated_wait_seconds": stats.estimated_wait_seconds,
-        "error": None,
-    }
+        batch_backlog_rows=None,
+        estimated_wait_seconds=stats.estimated_wait_seconds,
+        error=None,
+    )
 
 
 def backend_word(context: ServerContext) -> BackendWord:
@@ -155,7 +154,7 @@ def backend_word(context: ServerContext) -> BackendWord:
     return "cbm" if batching and word == "cbm" else "serial"
 
 
-async def components(context: ServerContext) -> list[Component]:
+async def components(context: ServerContext) -> tuple[Component, ...]:
     """The parts of the program and how they are."""
     began = time.monotonic()
     try:
@@ -170,51 +169,37 @@ async def components(context: ServerContext) -> list[Component]:
         library = _component("library", "healthy", "The library can be read and written.")
         if refused is not None:
             library = _component("library", "degraded", f"The last change could not be kept. {refused}")
-    library["latency_ms"] = (time.monotonic() - began) * 1000
-    return [_model(context), _queue(context), library]
+    library = replace(library, latency_ms=(time.monotonic() - began) * 1000)
+    return _model(context), _queue(context), library
 
 
-def worst(parts: list[Component]) -> Status:
+def worst(parts: tuple[Component, ...]) -> Status:
     """The state of the whole: that of its worst part."""
-    states = {part["status"] for part in parts}
+    states = {part.status for part in parts}
     if "unhealthy" in states:
         return "unhealthy"
     return "degraded" if "degraded" in states else "healthy"
 
 
-def breakers(context: ServerContext) -> list[Breaker]:
+def breakers(context: ServerContext) -> tuple[BreakerFigures, ...]:
     """Every circuit breaker."""
-    return [breaker(each) for each in context.engine.breakers.values()]
-
-
-def breaker(found: CircuitBreaker) -> Breaker:
-    """One circuit breaker."""
-    now = found.figures()
-    return {
-        "name": now.name,
-        "state": now.state.value,
-        "failures": now.failures,
-        "failure_threshold": now.threshold,
-        "recovery_seconds": now.recovery_s,
-        "remaining_seconds": now.remaining_s,
-        "times_opened": now.opened,
-    }
+    return tuple(each.figures() for each in context.engine.breakers.values())
 
 
 def gpus() -> Gpus:
     """The cards. May take seconds: not on the loop."""
     reading = read_gpus()
-    return {"read_at": now(), "cards": [_card(each) for each in reading.cards], "reason": reading.reason}
+    return Gpus(now(), tuple(map(_card, reading.cards)), reading.reason)
 
 
 def versions() -> Version:
     """What runs here."""
-    return {
-        "version": version(),
-        "python": platform.python_version(),
-        "platform": f"{platform.system()} {platform.machine()}",
-        "libraries": {name: _library_version(name) for name in _LIBRARIES},
-    }
+    return Version(
+        version=version(),
+        python=platform.python_version(),
+        platform=f"{platform.system()} {platform.machine()}",
+        libraries={name: _library_version(name) for name in _LIBRARIES},
+    )
 
 
 def now() -> str:
@@ -223,7 +208,7 @@ def now() -> str:
 
 
 def _component(name: str, status: Status, message: str) -> Component:
-    return {"name": name, "status": status, "message": message, "latency_ms": None}
+    return Component(name, status, message, latency_ms=None)
 
 
 def _model(context: ServerContext) -> Component:
@@ -257,13 +242,8 @@ async def _active_profile(context: ServerContext) -> ActiveProfile | None:
     except LibraryUnusable:
         row = None
     kind = ProfileKind.CLUSTER if active.is_cluster else ProfileKind.MANUAL
-    return {
-        "id": active.profile_id,
-        "name": active.name,
-        "source_kind": kind.value,
-        "intensity": active.intensity,
-        "sensing_enabled": None if row is None else row.sensing_enabled,
-    }
+    sensing = None if row is None else row.sensing_enabled
+    return ActiveProfile(active.profile_id, active.name, kind, active.intensity, sensing)
 
 
 async def _placement(context: ServerContext, resident: LoadedModel) -> ModelPlacement | None:
@@ -276,26 +256,28 @@ async def _placement(context: ServerContext, resident: LoadedModel) -> ModelPlac
 
 def _card(card: GpuCard) -> GpuCardAnswer:
     torch = card.torch
-    return {
-        "smi_index": card.index,
-        "uuid": card.uuid,
-        "name": card.name,
-        "total_mb": round(card.total_mb, 1),
-        "used_mb": round(card.used_mb, 1),
-        "free_mb": round(card.free_mb, 1),
-        "utilization": card.utilization,
-        "temperature": card.temperature,
-        "torch_index": None if torch is None else torch.index,
-        "torch_measured": torch is not None,
-        "millm_allocated_mb": None if torch is None else round(torch.allocated_mb, 1),
-        "millm_reserved_mb": None if torch is None else round(torch.reserved_mb, 1),
+    return GpuCardAnswer(
+        smi_index=card.index,
+        uuid=card.uuid,
+        name=card.name,
+        total_mb=in_mb(card.total_bytes, 1),
+        used_mb=in_mb(card.used_bytes, 1),
+        free_mb=in_mb(card.free_bytes, 1),
+        utilization=card.utilization,
+        temperature=card.temperature,
+        torch_index=None if torch is None else torch.index,
+        torch_measured=torch is not None,
+        millm_allocated_mb=None if torch is None else in_mb(torch.allocated_bytes, 1),
+        millm_reserved_mb=None if torch is None else in_mb(torch.reserved_bytes, 1),
         # llama.cpp takes memory that PyTorch knows nothing of.
-        "engine_memory": None if torch is not None else NOT_MEASURED,
-        "processes": None
-        if card.processes is None
-        else [{"pid": each.pid, "used_mb": each.used_mb} for each in card.processes],
-        "processes_reason": card.processes_reason,
-    }
+        engine_memory=None if torch is not None else NOT_MEASURED,
+        processes=None if card.processes is None else tuple(map(_process, card.processes)),
+        processes_reason=card.processes_reason,
+    )
+
+
+def _process(found: GpuProcess) -> GpuProcessAnswer:
+    return GpuProcessAnswer(found.pid, None if found.used_bytes is None else in_mb(found.used_bytes, 1))
 
 
 def _library_version(name: str) -> str | None:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from typing import Any
 
 from quart import Quart, Response, request
 
 from engine.errors import NotFound
+from engine.models.hub.breaker import BreakerFigures
+from engine.wire import wire
 from server import sse
 from server.context import ServerContext, version
 from server.health import answers, reports
 from server.health.machine import read_machine
-from server.management.envelope import success, wire
+from server.management.envelope import success
 from server.management.validation import NoQuery, read_nothing, read_query
 from server.metrics import Metrics
 from server.openapi.describe import TEXT, describe
@@ -27,19 +27,13 @@ def register(app: Quart, context: ServerContext) -> None:
     @app.get("/api/health")
     @describe("Say that the server is up. Needs no key.", answer=answers.Alive, open_to_all=True)
     async def alive() -> Response:
-        body: answers.Alive = {
-            "status": "healthy",
-            "version": version(),
-            "timestamp": reports.now(),
-            "uptime_seconds": time.monotonic() - context.started,
-        }
-        return _json(body)
+        return _json(answers.Alive("healthy", version(), reports.now(), time.monotonic() - context.started))
 
     @app.get("/api/health/ready")
     @describe("Say whether requests are answered.", answer=answers.Ready, also={503: answers.Ready})
     async def ready() -> Response:
         body = await reports.ready(context)
-        if body["ready"]:
+        if body.ready:
             return _json(body)
         response = _json(body, 503)
         response.headers["Retry-After"] = str(READINESS_RETRY_AFTER_S)
@@ -98,11 +92,10 @@ def _breakers(app: Quart, context: ServerContext) -> None:
         answer=answers.Breakers,
     )
     async def breakers() -> Response:
-        body: answers.Breakers = {"circuit_breakers": reports.breakers(context)}
-        return _json(body)
+        return _json(answers.Breakers(reports.breakers(context)))
 
     @app.post("/api/health/circuits/<name>/reset")
-    @describe("Let calls to a remote service through again.", query=NoQuery, data=answers.Breaker, errors=(404,))
+    @describe("Let calls to a remote service through again.", query=NoQuery, data=BreakerFigures, errors=(404,))
     async def reset_breaker(name: str) -> Response:
         read_query(NoQuery)
         await read_nothing(context)
@@ -111,27 +104,24 @@ def _breakers(app: Quart, context: ServerContext) -> None:
             known = ", ".join(sorted(context.engine.breakers))
             raise NotFound("There is no circuit breaker of that name.", param="name", remedy=f"There is: {known}.")
         found.reset()
-        return success(reports.breaker(found))
+        return success(found.figures())
 
 
 def _all(metrics: Metrics) -> answers.Metrics:
-    return {
-        "timestamp": reports.now(),
-        "machine": read_machine().data(),
-        "metrics": [
-            {
-                "name": family.name,
-                "type": family.type,
-                "help": family.documentation,
-                "samples": [
-                    {"name": sample.name, "labels": dict(sample.labels), "value": sample.value}
-                    for sample in family.samples
-                ],
-            }
+    return answers.Metrics(
+        timestamp=reports.now(),
+        machine=read_machine().data(),
+        metrics=tuple(
+            answers.MetricFamily(
+                family.name,
+                family.type,
+                family.documentation,
+                tuple(answers.MetricSample(each.name, dict(each.labels), each.value) for each in family.samples),
+            )
             for family in metrics.families()
-        ],
-    }
+        ),
+    )
 
 
-def _json(body: Mapping[str, Any], status: int = 200) -> Response:
+def _json(body: object, status: int = 200) -> Response:
     return Response(sse.dump(wire(body)), status, content_type="application/json")

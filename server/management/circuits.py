@@ -7,11 +7,20 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 from quart import Quart, Response
 
-from engine.actions.steering.circuit_results import DialledCircuit
+from engine.actions.steering.circuit_results import (
+    ActivatedCircuit,
+    CircuitList,
+    CircuitSummary,
+    DeactivatedCircuit,
+    DeletedCircuit,
+    DialledCircuit,
+    ImportedCircuit,
+    ReleasedClaims,
+)
 from engine.actions.steering.circuits import MAX_PAGE
 from engine.documents.evidence import TOP_RUNG
+from engine.steering.claims import Claim
 from server.context import ServerContext
-from server.management import answers
 from server.management.crud_routes import AlikeRoutes
 from server.management.envelope import success
 from server.management.validation import (
@@ -74,15 +83,15 @@ def register(app: Quart, context: ServerContext) -> None:
         )
 
     alike = AlikeRoutes(app, context, "circuit", actions)
-    alike.one(answers.CircuitAnswer)
-    alike.delete(answers.DeletedCircuitAnswer, errors=(404, 409))
-    alike.deactivate(answers.DeactivatedCircuitAnswer)
+    alike.one(CircuitSummary)
+    alike.delete(DeletedCircuit, errors=(404, 409))
+    alike.deactivate(DeactivatedCircuit)
     alike.export()
-    alike.active_dial(CircuitDialBody, answers.DialledCircuitAnswer, turn)
-    alike.dial(CircuitDialBody, answers.DialledCircuitAnswer, lambda key, asked: turn(asked, key))
+    alike.active_dial(CircuitDialBody, DialledCircuit, turn)
+    alike.dial(CircuitDialBody, DialledCircuit, lambda key, asked: turn(asked, key))
 
     @app.get("/api/circuits")
-    @describe("List circuits, newest first.", query=_List, data=answers.CircuitsAnswer)
+    @describe("List circuits, newest first.", query=_List, data=CircuitList)
     async def circuits() -> Response:
         asked = read_query(_List)
         return success(await context.quick(lambda: actions.list(**dict(asked))))
@@ -91,7 +100,7 @@ def register(app: Quart, context: ServerContext) -> None:
     @describe(
         "The circuits that serve; with single, the one that does.",
         query=_Active,
-        data=list[answers.CircuitAnswer] | answers.CircuitAnswer | None,
+        data=list[CircuitSummary] | CircuitSummary | None,
         errors=(409,),
     )
     async def active_circuits() -> Response:
@@ -99,13 +108,13 @@ def register(app: Quart, context: ServerContext) -> None:
         return success(await context.quick(look))
 
     @app.get("/api/circuits/claims")
-    @describe("Which circuit holds which layer.", query=NoQuery, data=list[answers.ClaimAnswer])
+    @describe("Which circuit holds which layer.", query=NoQuery, data=list[Claim])
     async def claims() -> Response:
         read_query(NoQuery)
         return success(await context.quick(actions.claims))
 
     @app.post("/api/circuits/claims/release")
-    @describe("Let go of a circuit's layers.", query=_Release, data=answers.ReleasedClaimsAnswer, errors=(404, 409))
+    @describe("Let go of a circuit's layers.", query=_Release, data=ReleasedClaims, errors=(404, 409))
     async def release_claims() -> Response:
         circuit_id = read_query(_Release).circuit_id
         await read_nothing(context)
@@ -116,7 +125,7 @@ def register(app: Quart, context: ServerContext) -> None:
         "Import a circuit document.",
         query=_ImportQuery,
         body=CIRCUIT_DOCUMENT,
-        data=answers.ImportedCircuitAnswer,
+        data=ImportedCircuit,
         errors=(400, 409),
     )
     async def import_circuit() -> Response:
@@ -125,7 +134,7 @@ def register(app: Quart, context: ServerContext) -> None:
         return success(await context.manage(lambda: actions.import_document(raw, on_conflict=on_conflict)))
 
     @app.post("/api/circuits/<circuit_id>/activate")
-    @describe("Serve a circuit.", query=_Activate, data=answers.ActivatedCircuitAnswer, errors=(400, 404, 409))
+    @describe("Serve a circuit.", query=_Activate, data=ActivatedCircuit, errors=(400, 404, 409))
     async def activate_circuit(circuit_id: str) -> Response:
         asked = read_query(_Activate)
         await read_nothing(context)

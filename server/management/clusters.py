@@ -6,8 +6,16 @@ from typing import Literal
 
 from quart import Quart, Response
 
+from engine.actions.steering.results import (
+    ActivatedProfile,
+    ClusterList,
+    ClusterSummary,
+    DeactivatedProfile,
+    DeletedProfile,
+    DialledCluster,
+    ImportOutcome,
+)
 from server.context import ServerContext
-from server.management import answers
 from server.management.crud_routes import AlikeRoutes
 from server.management.envelope import success
 from server.management.validation import (
@@ -40,23 +48,23 @@ def register(app: Quart, context: ServerContext) -> None:
     """Add the routes to ``app``."""
     actions = context.engine.clusters
     alike = AlikeRoutes(app, context, "cluster", actions)
-    alike.one(answers.ClusterAnswer)
-    alike.delete(answers.DeletedAnswer)
-    alike.deactivate(answers.DeactivatedAnswer)
+    alike.one(ClusterSummary)
+    alike.delete(DeletedProfile)
+    alike.deactivate(DeactivatedProfile)
     alike.export()
     alike.active_dial(
         ClusterDialBody,
-        answers.DialledClusterAnswer,
+        DialledCluster,
         lambda asked: actions.set_active_intensity(asked.intensity, reapply=asked.reapply),
     )
     alike.dial(
         ClusterDialBody,
-        answers.DialledClusterAnswer,
+        DialledCluster,
         lambda key, asked: actions.set_intensity(key, asked.intensity, reapply=asked.reapply),
     )
 
     @app.get("/api/clusters")
-    @describe("List clusters.", query=NoQuery, data=answers.ClustersAnswer)
+    @describe("List clusters.", query=NoQuery, data=ClusterList)
     async def clusters() -> Response:
         read_query(NoQuery)
         return success(await context.quick(actions.list))
@@ -66,7 +74,7 @@ def register(app: Quart, context: ServerContext) -> None:
         "Import a cluster document, or a bundle of them.",
         query=_ImportQuery,
         body=CLUSTER_DOCUMENT,
-        data=answers.ImportAnswer,
+        data=ImportOutcome,
         errors=(400, 409),
     )
     async def import_clusters() -> Response:
@@ -79,7 +87,7 @@ def register(app: Quart, context: ServerContext) -> None:
         )
 
     @app.post("/api/clusters/<cluster_id>/activate")
-    @describe("Put a cluster in force.", query=NoQuery, data=answers.ActivatedAnswer, errors=(400, 404, 409))
+    @describe("Put a cluster in force.", query=NoQuery, data=ActivatedProfile, errors=(400, 404, 409))
     async def activate_cluster(cluster_id: str) -> Response:
         read_query(NoQuery)
         await read_nothing(context)

@@ -21,11 +21,11 @@ from quart import Quart, Response, websocket
 from engine.counting import plural, so_many
 from engine.errors import InvalidParameter
 from engine.events import Event
+from engine.wire import wire
 from server import sse
 from server.context import ServerContext
 from server.errors import ServerStopping, TooManyEventSockets
 from server.in_flight import current_exchange
-from server.management.envelope import wire
 from server.management.machine_feed import MachineFeed
 from server.openapi.describe import describe
 

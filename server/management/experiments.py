@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field, JsonValue, model_validator
@@ -10,9 +12,8 @@ from quart import Quart, Response
 from engine.actions.experiments.export import KIND, KINDS, as_csv, as_json, as_markdown
 from engine.actions.experiments.words import NO_CLAIM
 from engine.documents.evidence import TOP_RUNG, rung_language
-from engine.library.records import ExperimentRecord, NewExperiment
+from engine.library.records import ExperimentRecord, ExperimentSummary, NewExperiment
 from server.context import ServerContext
-from server.management import looking_answers as answers
 from server.management.envelope import success
 from server.management.validation import Body, NoQuery, Query, read_json, read_query
 from server.openai.validators import Seed
@@ -176,6 +177,22 @@ class RenameExperimentBody(Body):
     title: Line
 
 
+@dataclass(frozen=True)
+class ExperimentList:
+    """The records, newest first."""
+
+    experiments: Sequence[ExperimentSummary]
+    total: int
+
+
+@dataclass(frozen=True)
+class DeletedExperiment:
+    """A record that is gone."""
+
+    id: int
+    deleted: bool = True
+
+
 class _Search(Query):
     search: Annotated[str, Field(max_length=200)] = ""
 
@@ -189,11 +206,11 @@ def register(app: Quart, context: ServerContext) -> None:
     experiments = context.engine.experiments
 
     @app.get("/api/experiments")
-    @describe("List the records, newest first.", query=_Search, data=answers.ExperimentsAnswer)
+    @describe("List the records, newest first.", query=_Search, data=ExperimentList)
     async def list_experiments() -> Response:
         search = read_query(_Search).search
         found = await context.quick(lambda: experiments.list(search))
-        return success({"experiments": found, "total": len(found)})
+        return success(ExperimentList(found, len(found)))
 
     @app.post("/api/experiments")
     @describe("Keep a record.", query=NoQuery, body=ExperimentBody, data=ExperimentRecord, status=201)
@@ -222,11 +239,11 @@ def register(app: Quart, context: ServerContext) -> None:
         return success(await context.manage(lambda: experiments.rename(experiment_id, title)))
 
     @app.delete("/api/experiments/<int:experiment_id>")
-    @describe("Delete a record.", query=NoQuery, data=answers.DeletedExperimentAnswer, errors=(404,))
+    @describe("Delete a record.", query=NoQuery, data=DeletedExperiment, errors=(404,))
     async def delete_experiment(experiment_id: int) -> Response:
         read_query(NoQuery)
         gone = await context.manage(lambda: experiments.remove(experiment_id))
-        return success({"id": gone.id, "deleted": True})
+        return success(DeletedExperiment(gone.id))
 
     @app.get("/api/experiments/<int:experiment_id>/export")
     @describe(

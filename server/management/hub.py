@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Literal
 
 from pydantic import Field
 from quart import Quart, Response
@@ -37,17 +39,19 @@ class FetchPairBody(Body):
     hf_token: Annotated[str, Field(min_length=1, max_length=MAX_TOKEN)] | None = None
 
 
-class SearchAnswer(TypedDict):
+@dataclass(frozen=True)
+class FoundRepositories:
     """Repositories, those most often downloaded first."""
 
-    repositories: list[HubFound]
+    repositories: Sequence[HubFound]
     total: int
 
 
-class PairsAnswer(TypedDict):
+@dataclass(frozen=True)
+class KnownPairs:
     """Models and SAEs that belong together. ``note`` says how far this was tried."""
 
-    pairs: list[KnownPair]
+    pairs: Sequence[KnownPair]
     note: str
 
 
@@ -59,19 +63,19 @@ def register(app: Quart, context: ServerContext) -> None:
     @describe(
         "Search the hub for models that generate text, or for SAEs.",
         query=SearchQuery,
-        data=SearchAnswer,
+        data=FoundRepositories,
         errors=(400, 409, 502),
     )
     async def search_hub() -> Response:
         asked = read_query(SearchQuery)
         found = await context.load(lambda: finder.search(asked.q, kind=asked.kind, limit=asked.limit))
-        return success({"repositories": found, "total": len(found)})
+        return success(FoundRepositories(found, len(found)))
 
     @app.get("/api/hub/pairs")
-    @describe("Models and SAEs that are known to belong together.", query=NoQuery, data=PairsAnswer)
+    @describe("Models and SAEs that are known to belong together.", query=NoQuery, data=KnownPairs)
     async def known_pairs() -> Response:
         read_query(NoQuery)
-        return success({"pairs": PAIRS, "note": UNTRIED})
+        return success(KnownPairs(PAIRS, UNTRIED))
 
     @app.post("/api/hub/pairs/<key>/fetch")
     @describe(

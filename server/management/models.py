@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal, TypedDict
+from typing import Annotated, Literal
 
 from pydantic import Field, StrictInt, StrictStr, model_validator
 from quart import Quart, Response
@@ -91,10 +93,11 @@ class LocateModelBody(Body):
     local_path: Annotated[str, Field(min_length=1, max_length=MAX_LOCAL_PATH)]
 
 
-class ModelsOnDisk(TypedDict):
+@dataclass(frozen=True)
+class ModelsOnDisk:
     """Models that could be imported."""
 
-    models: list[FoundModel]
+    models: Sequence[FoundModel]
     total: int
 
 
@@ -164,7 +167,7 @@ def register(app: Quart, context: ServerContext) -> None:
     async def models_on_disk() -> Response:
         read_query(NoQuery)
         found = await context.load(models.find_on_disk)
-        return success({"models": found, "total": len(found)})
+        return success(ModelsOnDisk(found, len(found)))
 
     @app.get("/api/models/disk-use")
     @describe("What models and SAEs take on disk.", query=NoQuery, data=DiskUse)

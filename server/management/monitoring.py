@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
 
 from pydantic import Field
 from quart import Quart, Response
@@ -10,10 +12,17 @@ from quart import Quart, Response
 from engine.actions.saes.reading import check_features
 from engine.engine import Engine
 from engine.monitor.live import MAX_HISTORY, MAX_TOP_FEATURES, MAX_TOP_K
-from engine.monitor.records import Metric, MonitoringStatistics
+from engine.monitor.records import (
+    ActivationRecord,
+    FeatureStatistics,
+    Metric,
+    MonitoringCost,
+    MonitoringState,
+    MonitoringStatistics,
+)
 from engine.monitor.top_tokens import Peak
+from engine.wire import made_of
 from server.context import ServerContext
-from server.management import answers, looking_answers
 from server.management.envelope import success
 from server.management.validation import Body, Index, NoQuery, Place, Query, SaeId, read_json, read_query
 from server.openapi.describe import describe
@@ -73,7 +82,69 @@ async def configure(context: ServerContext) -> Response:
     read_query(NoQuery)
     choice = await read_json(context, MonitorChoice, optional=True)
     state = await context.quick(lambda: context.engine.monitor.configure(**dict(choice)))
-    return success(state.as_dict())
+    return success(state)
+
+
+@dataclass(frozen=True)
+class ActivationHistory:
+    """What the monitor saw, newest first; ``total`` counts what it keeps."""
+
+    records: Sequence[ActivationRecord]
+    total: int
+    history_size: int
+
+
+@dataclass(frozen=True)
+class Cleared:
+    """How many records were thrown away."""
+
+    cleared: int
+
+
+@dataclass(frozen=True)
+class StatisticsCleared:
+    """The statistics begin anew."""
+
+    cleared: bool = True
+
+
+@dataclass(frozen=True)
+class TopFeatures:
+    """Features by a metric, highest first."""
+
+    features: Sequence[FeatureStatistics]
+    metric: Metric
+    k: int
+
+
+@dataclass(frozen=True)
+class ToldPeak:
+    """A token at which a feature fired, the last of ``token_ids``, and the text before it."""
+
+    value: float
+    position: int
+    request_id: str
+    token_ids: tuple[int, ...]
+    token: str
+    before: str
+
+
+@dataclass(frozen=True)
+class ToldPeaks:
+    """A feature's strongest tokens, strongest first."""
+
+    feature_idx: int
+    label: str | None
+    peaks: tuple[ToldPeak, ...]
+
+
+@dataclass(frozen=True)
+class StrongestTokens:
+    """Features of one SAE by their strongest token since the peaks were cleared."""
+
+    sae_id: str
+    layer: int
+    features: tuple[ToldPeaks, ...]
 
 
 def register(app: Quart, context: ServerContext) -> None:
@@ -81,10 +152,10 @@ def register(app: Quart, context: ServerContext) -> None:
     monitor = context.engine.monitor
 
     @app.get("/api/monitoring")
-    @describe("What the live monitor is set to.", query=NoQuery, data=answers.MonitoringAnswer)
+    @describe("What the live monitor is set to.", query=NoQuery, data=MonitoringState)
     async def monitoring_state() -> Response:
         read_query(NoQuery)
-        return success(monitor.state().as_dict())
+        return success(monitor.state())
 
     @app.post("/api/monitoring/configure")
     @describe(
@@ -92,7 +163,7 @@ def register(app: Quart, context: ServerContext) -> None:
         query=NoQuery,
         body=MonitorChoice,
         body_optional=True,
-        data=answers.MonitoringAnswer,
+        data=MonitoringState,
         errors=(400,),
     )
     async def monitoring_configure() -> Response:
@@ -104,34 +175,28 @@ def register(app: Quart, context: ServerContext) -> None:
         query=NoQuery,
         body=MonitorSwitchBody,
         body_optional=True,
-        data=answers.MonitoringAnswer,
+        data=MonitoringState,
         errors=(400,),
     )
     async def monitoring_enable() -> Response:
         read_query(NoQuery)
         switch = await read_json(context, MonitorSwitchBody, optional=True)
         state = await context.quick(lambda: monitor.set_enabled(switch.enabled))
-        return success(state.as_dict())
+        return success(state)
 
     @app.get("/api/monitoring/history")
-    @describe("What the monitor saw, newest first.", query=_History, data=answers.HistoryAnswer)
+    @describe("What the monitor saw, newest first.", query=_History, data=ActivationHistory)
     async def monitoring_history() -> Response:
         query = read_query(_History)
         records = await context.quick(lambda: monitor.history(query.limit, query.request_id))
         state = monitor.state()
-        return success(
-            {
-                "records": [record.as_dict() for record in records],
-                "total": state.history_count,
-                "history_size": state.history_size,
-            }
-        )
+        return success(ActivationHistory(records, state.history_count, state.history_size))
 
     @app.delete("/api/monitoring/history")
-    @describe("Throw the history away.", query=NoQuery, data=answers.ClearedHistoryAnswer)
+    @describe("Throw the history away.", query=NoQuery, data=Cleared)
     async def monitoring_clear_history() -> Response:
         read_query(NoQuery)
-        return success({"cleared": await context.quick(monitor.clear_history)})
+        return success(Cleared(await context.quick(monitor.clear_history)))
 
     @app.get("/api/monitoring/statistics")
     @describe("Figures of features over all tokens read.", query=_Statistics, data=MonitoringStatistics, errors=(400,))
@@ -141,31 +206,23 @@ def register(app: Quart, context: ServerContext) -> None:
         return success(found)
 
     @app.delete("/api/monitoring/statistics")
-    @describe("Begin the statistics anew.", query=NoQuery, data=answers.ClearedAnswer)
+    @describe("Begin the statistics anew.", query=NoQuery, data=StatisticsCleared)
     async def monitoring_clear_statistics() -> Response:
         read_query(NoQuery)
         await context.quick(monitor.clear_statistics)
-        return success({"cleared": True})
+        return success(StatisticsCleared())
 
     @app.get("/api/monitoring/cost")
-    @describe("What reading along has cost.", query=NoQuery, data=looking_answers.CostAnswer)
+    @describe("What reading along has cost.", query=NoQuery, data=MonitoringCost)
     async def monitoring_cost() -> Response:
         read_query(NoQuery)
-        cost = await context.quick(monitor.cost)
-        return success(
-            {
-                "enabled": monitor.state().enabled,
-                "tokens": cost.tokens,
-                "seconds": cost.seconds,
-                "milliseconds_per_token": cost.milliseconds_per_token,
-            }
-        )
+        return success(await context.quick(monitor.cost))
 
     @app.get("/api/monitoring/peaks")
     @describe(
         "The tokens at which features of an attached SAE fired most, with the text before each.",
         query=_Peaks,
-        data=looking_answers.PeaksAnswer,
+        data=StrongestTokens,
         errors=(400,),
     )
     async def monitoring_peaks() -> Response:
@@ -173,10 +230,10 @@ def register(app: Quart, context: ServerContext) -> None:
         return success(await context.quick(lambda: _peaks(context.engine, query)))
 
     @app.delete("/api/monitoring/peaks")
-    @describe("Forget the strongest tokens of all features.", query=NoQuery, data=answers.ClearedHistoryAnswer)
+    @describe("Forget the strongest tokens of all features.", query=NoQuery, data=Cleared)
     async def monitoring_clear_peaks() -> Response:
         read_query(NoQuery)
-        return success({"cleared": await context.quick(monitor.clear_peaks)})
+        return success(Cleared(await context.quick(monitor.clear_peaks)))
 
     @app.post("/api/monitoring/statistics/top")
     @describe(
@@ -184,18 +241,17 @@ def register(app: Quart, context: ServerContext) -> None:
         query=NoQuery,
         body=TopFeaturesBody,
         body_optional=True,
-        data=answers.TopFeaturesAnswer,
+        data=TopFeatures,
         errors=(400,),
     )
     async def monitoring_top() -> Response:
         read_query(NoQuery)
         asked = await read_json(context, TopFeaturesBody, optional=True)
         found = await context.quick(lambda: monitor.top(asked.k, asked.metric, sae_id=asked.sae_id, layer=asked.layer))
-        answer: dict[str, Any] = {"features": found, "metric": asked.metric, "k": asked.k}
-        return success(answer)
+        return success(TopFeatures(found, asked.metric, asked.k))
 
 
-def _peaks(engine: Engine, query: _Peaks) -> dict[str, Any]:
+def _peaks(engine: Engine, query: _Peaks) -> StrongestTokens:
     place = engine.desk.attachment(query.sae_id, query.layer)
     if query.feature is None:
         found = engine.monitor.peaks(place.sae_id, place.layer, limit=query.limit)
@@ -203,29 +259,24 @@ def _peaks(engine: Engine, query: _Peaks) -> dict[str, Any]:
         check_features([query.feature], place.sae)
         found = (engine.monitor.peaks_of(place.sae_id, place.layer, query.feature),)
     labels = engine.library.labels.of(place.sae_id, [each.feature_idx for each in found])
-    return {
-        "sae_id": place.sae_id,
-        "layer": place.layer,
-        "features": [
-            {
-                "feature_idx": each.feature_idx,
-                "label": labels[each.feature_idx].label if each.feature_idx in labels else None,
-                "peaks": [_peak(engine, peak) for peak in each.peaks],
-            }
-            for each in found
-        ],
-    }
+    features = tuple(
+        ToldPeaks(
+            each.feature_idx,
+            labels[each.feature_idx].label if each.feature_idx in labels else None,
+            tuple(_peak(engine, peak) for peak in each.peaks),
+        )
+        for each in found
+    )
+    return StrongestTokens(place.sae_id, place.layer, features)
 
 
-def _peak(engine: Engine, peak: Peak) -> dict[str, Any]:
+def _peak(engine: Engine, peak: Peak) -> ToldPeak:
     resident = engine.shelf.resident
     # The ids mean nothing once the model is gone whose tokens they are.
     tokenizer = None if resident is None else resident.backend.tokenizer
-    return {
-        "value": peak.value,
-        "position": peak.position,
-        "request_id": peak.request_id,
-        "token_ids": peak.token_ids,
-        "token": "" if tokenizer is None else tokenizer.token_text(peak.token_ids[-1]),
-        "before": "" if tokenizer is None else tokenizer.decode(peak.token_ids[:-1], skip_special=False),
-    }
+    return made_of(
+        ToldPeak,
+        peak,
+        token="" if tokenizer is None else tokenizer.token_text(peak.token_ids[-1]),
+        before="" if tokenizer is None else tokenizer.decode(peak.token_ids[:-1], skip_special=False),
+    )

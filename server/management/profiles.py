@@ -7,10 +7,17 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 from quart import Quart, Response
 
+from engine.actions.steering.results import (
+    ActivatedProfile,
+    DeactivatedProfile,
+    DeletedProfile,
+    DialledCluster,
+    ProfileList,
+    ProfileSummary,
+)
 from engine.errors import InvalidParameter
 from engine.library.records import ProfileKind
 from server.context import ServerContext
-from server.management import answers
 from server.management.crud_routes import AlikeRoutes
 from server.management.envelope import success
 from server.management.validation import (
@@ -97,22 +104,22 @@ def register(app: Quart, context: ServerContext) -> None:
     """Add the routes to ``app``."""
     actions = context.engine.profiles
     alike = AlikeRoutes(app, context, "profile", actions)
-    alike.one(answers.ProfileAnswer)
-    alike.delete(answers.DeletedAnswer)
+    alike.one(ProfileSummary)
+    alike.delete(DeletedProfile)
     alike.dial(
         ProfileDialBody,
-        answers.DialledClusterAnswer,
+        DialledCluster,
         lambda key, asked: actions.set_intensity(key, asked.intensity, reapply=asked.reapply),
     )
 
     @app.get("/api/profiles")
-    @describe("List profiles; clusters are among them.", query=_List, data=answers.ProfilesAnswer)
+    @describe("List profiles; clusters are among them.", query=_List, data=ProfileList)
     async def profiles() -> Response:
         kind = read_query(_List).kind
         return success(await context.quick(lambda: actions.list(kind)))
 
     @app.post("/api/profiles")
-    @describe("Make a profile.", query=NoQuery, body=NewProfileBody, data=answers.ProfileAnswer, errors=(400, 404, 409))
+    @describe("Make a profile.", query=NoQuery, body=NewProfileBody, data=ProfileSummary, errors=(400, 404, 409))
     async def create_profile() -> Response:
         read_query(NoQuery)
         asked = await read_json(context, NewProfileBody)
@@ -124,7 +131,7 @@ def register(app: Quart, context: ServerContext) -> None:
         "Keep what is set by hand as a profile.",
         query=NoQuery,
         body=SaveCurrentBody,
-        data=answers.ProfileAnswer,
+        data=ProfileSummary,
         errors=(400, 404, 409),
     )
     async def save_current() -> Response:
@@ -137,7 +144,7 @@ def register(app: Quart, context: ServerContext) -> None:
         )
 
     @app.get("/api/profiles/active")
-    @describe("The active profile, or null.", query=NoQuery, data=answers.ProfileAnswer | None)
+    @describe("The active profile, or null.", query=NoQuery, data=ProfileSummary | None)
     async def active_profile() -> Response:
         read_query(NoQuery)
         return success(await context.quick(actions.active))
@@ -147,7 +154,7 @@ def register(app: Quart, context: ServerContext) -> None:
         "Import a profile document.",
         query=_ImportQuery,
         body=PROFILE_DOCUMENT,
-        data=answers.ProfileAnswer,
+        data=ProfileSummary,
         errors=(400, 409),
     )
     async def import_profile() -> Response:
@@ -160,7 +167,7 @@ def register(app: Quart, context: ServerContext) -> None:
         "Change fields of a profile.",
         query=NoQuery,
         body=ProfileChangesBody,
-        data=answers.ProfileAnswer,
+        data=ProfileSummary,
         errors=(400, 404, 409),
     )
     async def change_profile(profile_id: str) -> Response:
@@ -177,7 +184,7 @@ def register(app: Quart, context: ServerContext) -> None:
         query=NoQuery,
         body=ActivateProfileBody,
         body_optional=True,
-        data=answers.ActivatedAnswer,
+        data=ActivatedProfile,
         errors=(400, 404, 409),
     )
     async def activate_profile(profile_id: str) -> Response:
@@ -186,7 +193,7 @@ def register(app: Quart, context: ServerContext) -> None:
         return success(await context.manage(lambda: actions.activate(profile_id, apply_steering=apply)))
 
     @app.post("/api/profiles/<profile_id>/deactivate")
-    @describe("Take a profile out of force.", query=_Deactivate, data=answers.DeactivatedAnswer, errors=(404, 409))
+    @describe("Take a profile out of force.", query=_Deactivate, data=DeactivatedProfile, errors=(404, 409))
     async def deactivate_profile(profile_id: str) -> Response:
         clear = read_query(_Deactivate).clear_steering
         await read_nothing(context)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 from quart import Quart, Response
@@ -14,7 +14,8 @@ from engine.actions.saes.contrast import (
     MOST_FEATURES,
     MOST_TEXTS,
     Contrast,
-    ContrastFeature,
+    Differences,
+    FoundCluster,
     Side,
 )
 from engine.actions.saes.labels import LabelKind
@@ -23,9 +24,7 @@ from engine.actions.saes.views import LabelsResult
 from engine.documents.members import MAX_MEMBERS
 from engine.errors import InvalidParameter
 from engine.generation.request import ChatInput, Message
-from engine.library.records import FeatureLabel
 from server.context import ServerContext
-from server.management import looking_answers as answers
 from server.management.envelope import success
 from server.management.futures import result_of
 from server.management.validation import (
@@ -114,7 +113,7 @@ def register(app: Quart, context: ServerContext) -> None:
         "Which features fire at each token of a text; never steered.",
         query=NoQuery,
         body=ReadBody,
-        data=answers.ReadingAnswer,
+        data=TextReading,
         errors=(400, 404, 409, 507),
     )
     async def read_text() -> Response:
@@ -128,14 +127,14 @@ def register(app: Quart, context: ServerContext) -> None:
             ),
         )
         # Many values make megabytes of JSON: not on the loop.
-        return await context.quick(lambda: success(_reading(context, found)))
+        return await context.quick(lambda: success(engine.saes.labelled_reading(found)))
 
     @app.post("/api/saes/contrast")
     @describe(
         "The features in which two sets of texts differ most; never steered.",
         query=NoQuery,
         body=ContrastBody,
-        data=answers.ContrastAnswer,
+        data=Differences,
         errors=(400, 404, 409, 507),
     )
     async def contrast_texts() -> Response:
@@ -168,35 +167,8 @@ def register(app: Quart, context: ServerContext) -> None:
         return success(await context.manage(lambda: engine.saes.import_label_upload(sae_id, raw, kind)))
 
 
-def _reading(context: ServerContext, found: TextReading) -> dict[str, Any]:
-    seen = {index for token in found.tokens for index, _ in token.features} | set(found.chosen)
-    labels = context.engine.library.labels.of(found.sae_id, seen)
-    return {
-        "sae_id": found.sae_id,
-        "layer": found.layer,
-        "model": found.model_name,
-        "features": found.chosen,
-        "tokens": [
-            {
-                "position": token.position,
-                "token_id": token.token_id,
-                "text": token.text,
-                "top_k": token.features,
-                "activations": token.chosen,
-                "norm": token.norm,
-                "sink": token.sink,
-            }
-            for token in found.tokens
-        ],
-        "labels": {index: label.label for index, label in sorted(labels.items())},
-        "figures": found.figures,
-    }
-
-
-def _contrast(context: ServerContext, found: Contrast, wanted: ContrastCluster | None) -> dict[str, Any]:
+def _contrast(context: ServerContext, found: Contrast, wanted: ContrastCluster | None) -> Differences:
     engine = context.engine
-    indices = {each.index for each in (*found.toward_a, *found.toward_b)}
-    labels = engine.library.labels.of(found.sae_id, indices)
     cluster = None
     if wanted is not None:
         document = engine.saes.contrast_cluster(
@@ -204,38 +176,6 @@ def _contrast(context: ServerContext, found: Contrast, wanted: ContrastCluster |
         )
         stored = engine.clusters.import_document(json.dumps(document).encode()).results[0] if wanted.save else None
         told = document["budget"]["constants"]
-        cluster = {
-            "document": document,
-            "stored": stored,
-            "length": told["length"],
-            "share": told["length_over_median_norm"],
-        }
-    return {
-        "sae_id": found.sae_id,
-        "layer": found.layer,
-        "model": found.model_name,
-        "tokens_a": found.tokens_a,
-        "tokens_b": found.tokens_b,
-        "typical_norm": found.typical_norm,
-        "toward_a": [_difference(found, each, labels) for each in found.toward_a],
-        "toward_b": [_difference(found, each, labels) for each in found.toward_b],
-        "left_out": found.left_out,
-        "figures": found.figures,
-        "cluster": cluster,
-    }
-
-
-def _difference(found: Contrast, each: ContrastFeature, labels: dict[int, FeatureLabel]) -> dict[str, Any]:
-    label = labels.get(each.index)
-    return {
-        "feature_idx": each.index,
-        "label": None if label is None else label.label,
-        "score": each.score,
-        "mean": each.mean,
-        "share": each.share,
-        "other_mean": each.other_mean,
-        "other_share": each.other_share,
-        "density": each.density,
-        "row_norm": each.row_norm,
-        "strength": found.strength(each, CLUSTER_SHARE),
-    }
+        cluster = FoundCluster(document, stored, told["length"], told["length_over_median_norm"])
+    indices = {each.index for each in (*found.toward_a, *found.toward_b)}
+    return Differences.of(found, engine.library.labels.of(found.sae_id, indices), cluster)

@@ -12,7 +12,7 @@ from engine.errors import NothingToCancel
 from engine.library.records import SaeRecord
 from engine.models.hub.client import MAIN, MAX_REPO_ID, MAX_REVISION
 from server.context import ServerContext
-from server.management.envelope import success, wire
+from server.management.envelope import success
 from server.management.validation import Body, NoQuery, read_json, read_nothing, read_query
 from server.openapi.describe import describe
 
@@ -95,4 +95,4 @@ def register(app: Quart, context: ServerContext) -> None:
                 )
             return engine.saes.get(sae_id)
 
-        return success(wire(await context.quick(cancel)))
+        return success(await context.quick(cancel))

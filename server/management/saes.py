@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
+from typing import Annotated
 
 from pydantic import Field
 from quart import Quart, Response
@@ -20,10 +22,12 @@ from engine.actions.saes.views import (
     SteeringView,
 )
 from engine.errors import InvalidParameter, described
-from engine.library.records import AttachSetRecord, SaeRecord
+from engine.library.records import AttachItem, AttachSetRecord, FeatureLabel, SaeRecord
+from engine.monitor.records import MonitoringState
+from engine.wire import made_of
 from server.context import ServerContext
-from server.management import answers, monitoring
-from server.management.envelope import success, wire
+from server.management import monitoring
+from server.management.envelope import success
 from server.management.validation import (
     MAX_INDEX,
     Body,
@@ -123,12 +127,47 @@ class SaeRow(SaeRecord):
     download_progress: float | None
 
 
-class SaesAnswer(TypedDict):
+@dataclass(frozen=True)
+class SaeList:
     """SAEs, and the first attachment."""
 
-    saes: list[SaeRow]
+    saes: tuple[SaeRow, ...]
     total: int
     attachment: FirstAttachmentView
+
+
+@dataclass(frozen=True)
+class SavedSet:
+    """A set of SAEs under a name."""
+
+    name: str
+    saes: Sequence[AttachItem]
+    created_at: datetime
+
+
+@dataclass(frozen=True)
+class SavedSets:
+    """All of them."""
+
+    sets: tuple[SavedSet, ...]
+    total: int
+
+
+@dataclass(frozen=True)
+class DeletedSet:
+    """A saved set that is gone."""
+
+    name: str
+    deleted: bool = True
+
+
+@dataclass(frozen=True)
+class FoundLabels:
+    """Labels of an SAE's features that fit; ``total`` counts all it has."""
+
+    sae_id: str
+    labels: Sequence[FeatureLabel]
+    total: int
 
 
 def register(app: Quart, context: ServerContext) -> None:
@@ -143,14 +182,13 @@ def _library(app: Quart, context: ServerContext) -> None:
     engine = context.engine
 
     @app.get("/api/saes")
-    @describe("List SAEs and what is attached.", query=NoQuery, data=SaesAnswer)
+    @describe("List SAEs and what is attached.", query=NoQuery, data=SaeList)
     async def saes() -> Response:
         read_query(NoQuery)
 
-        def look() -> SaesAnswer:
-            found = engine.saes.list()
-            rows = [_row(context, record) for record in found]
-            return {"saes": rows, "total": len(rows), "attachment": engine.saes.attachment_view()}
+        def look() -> SaeList:
+            rows = tuple(_row(context, record) for record in engine.saes.list())
+            return SaeList(rows, len(rows), engine.saes.attachment_view())
 
         return success(await context.quick(look))
 
@@ -175,18 +213,18 @@ def _library(app: Quart, context: ServerContext) -> None:
         return success(_row(context, record), 201 if created else 200)
 
     @app.get("/api/saes/attach-sets")
-    @describe("List saved sets of SAEs.", query=NoQuery, data=answers.SavedSetsAnswer)
+    @describe("List saved sets of SAEs.", query=NoQuery, data=SavedSets)
     async def attach_sets() -> Response:
         read_query(NoQuery)
         found = await context.quick(engine.library.attach_sets.list)
-        return success({"sets": [_saved_set(each) for each in found], "total": len(found)})
+        return success(SavedSets(tuple(_saved_set(each) for each in found), len(found)))
 
     @app.post("/api/saes/attach-sets")
     @describe(
         "Keep a set of SAEs under a name; without saes, those attached now.",
         query=NoQuery,
         body=SaveSetBody,
-        data=answers.SavedSetAnswer,
+        data=SavedSet,
         status=201,
         errors=(400, 404),
     )
@@ -198,11 +236,11 @@ def _library(app: Quart, context: ServerContext) -> None:
         return success(_saved_set(saved), 201)
 
     @app.delete("/api/saes/attach-sets")
-    @describe("Delete a saved set.", query=_SetQuery, data=answers.DeletedSetAnswer, errors=(404,))
+    @describe("Delete a saved set.", query=_SetQuery, data=DeletedSet, errors=(404,))
     async def remove_attach_set() -> Response:
         name = read_query(_SetQuery).name
         await context.manage(lambda: engine.saes.delete_set(name))
-        return success({"name": name, "deleted": True})
+        return success(DeletedSet(name))
 
 
 def _attachments(app: Quart, context: ServerContext) -> None:
@@ -245,14 +283,15 @@ def _attachments(app: Quart, context: ServerContext) -> None:
         query=NoQuery,
         body=monitoring.MonitorChoice,
         body_optional=True,
-        data=answers.MonitoringAnswer,
+        data=MonitoringState,
         errors=(400,),
     )
     async def saes_monitoring() -> Response:
         return await monitoring.configure(context)
 
 
-class AddedLayer(TypedDict):
+@dataclass(frozen=True)
+class AddedLayer:
     """The vector that is added after one block: the sum of all that steers there, which is seldom as long as its
     strengths together. ``share`` is its length in layers' typical (median) norms, null where that was not measured.
     """
@@ -263,10 +302,11 @@ class AddedLayer(TypedDict):
     share: float | None
 
 
-class AddedAnswer(TypedDict):
+@dataclass(frozen=True)
+class AddedNow:
     """What is added to an answer without steering of its own, by rising layer."""
 
-    layers: list[AddedLayer]
+    layers: tuple[AddedLayer, ...]
 
 
 def _steering(app: Quart, context: ServerContext) -> None:
@@ -279,25 +319,12 @@ def _steering(app: Quart, context: ServerContext) -> None:
         return success(await context.quick(lambda: saes.steering_view(place.sae_id, place.layer)))
 
     @app.get("/api/saes/steering/added")
-    @describe("How long the vectors are that steer now, layer by layer.", query=NoQuery, data=AddedAnswer)
+    @describe("How long the vectors are that steer now, layer by layer.", query=NoQuery, data=AddedNow)
     async def added() -> Response:
         read_query(NoQuery)
 
-        def look() -> dict[str, Any]:
-            found = saes.pushes(context.engine.desk.live_plan.sets)
-            return {
-                "layers": [
-                    {
-                        "layer": each.layer,
-                        "length": each.length,
-                        "typical_norm": each.typical_norm,
-                        "share": each.share,
-                    }
-                    for each in found
-                ]
-            }
-
-        return success(await context.quick(look))
+        pushes = await context.quick(lambda: saes.pushes(context.engine.desk.live_plan.sets))
+        return success(AddedNow(tuple(made_of(AddedLayer, each) for each in pushes)))
 
     @app.post("/api/saes/steering")
     @describe("Set one feature's strength.", query=NoQuery, body=StrengthBody, data=SteeringView, errors=(400, 409))
@@ -417,16 +444,14 @@ def _one(app: Quart, context: ServerContext) -> None:
         return success(_row(context, await context.manage(lambda: engine.saes.measure(sae_id))))
 
     @app.get("/api/saes/<sae_id>/labels")
-    @describe(
-        "Labels of an SAE's features that contain a text.", query=_Labels, data=answers.LabelsAnswer, errors=(404,)
-    )
+    @describe("Labels of an SAE's features that contain a text.", query=_Labels, data=FoundLabels, errors=(404,))
     async def labels(sae_id: str) -> Response:
         asked = read_query(_Labels)
 
-        def look() -> dict[str, Any]:
+        def look() -> FoundLabels:
             repository = engine.library.labels
             found = repository.search(engine.saes.get(sae_id).id, asked.query, limit=asked.limit)
-            return {"sae_id": sae_id, "labels": found, "total": repository.count(sae_id)}
+            return FoundLabels(sae_id, found, repository.count(sae_id))
 
         return success(await context.quick(look))
 
@@ -435,15 +460,13 @@ def _row(context: ServerContext, record: SaeRecord) -> SaeRow:
     state = context.engine.desk.state
     layers = tuple(each.layer for each in state.attachments if each.sae_id == record.id)
     download = context.engine.sae_downloads.state(record.id)
-    return SaeRow(
-        **{each.name: getattr(record, each.name) for each in fields(record)},
-        attached_layers=layers,
-        download_progress=None if download is None else download.percent,
+    return made_of(
+        SaeRow, record, attached_layers=layers, download_progress=None if download is None else download.percent
     )
 
 
-def _saved_set(record: AttachSetRecord) -> dict[str, Any]:
-    return {"name": record.name, "saes": wire(record.items), "created_at": wire(record.created_at)}
+def _saved_set(record: AttachSetRecord) -> SavedSet:
+    return made_of(SavedSet, record, saes=record.items)
 
 
 def _feature(text: str) -> int:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 from pydantic import Field
 from quart import Quart, Response
@@ -12,6 +13,7 @@ from quart import Quart, Response
 from engine.actions.experiments.sweeps import record_of_sweep
 from engine.actions.sweeping.export import as_csv, as_markdown
 from engine.actions.sweeping.measures import topic_words
+from engine.actions.sweeping.results import SweepError, SweepSummary, ToldSweep
 from engine.actions.sweeping.runs import SweepRun
 from engine.actions.sweeping.settings import (
     MOST_COLUMNS,
@@ -19,8 +21,8 @@ from engine.actions.sweeping.settings import (
     MOST_TOKENS,
     PLAIN,
     SWEEP_SAMPLING,
+    BaseChoice,
     BaseKind,
-    CellResult,
     SweepSettings,
 )
 from engine.documents.ranges import GREATEST_INTENSITY, LEAST_INTENSITY
@@ -28,8 +30,7 @@ from engine.errors import InvalidParameter
 from engine.library.records import ExperimentRecord
 from server.context import ServerContext, version
 from server.errors import api_envelope
-from server.management import looking_answers as answers
-from server.management.envelope import success, wire
+from server.management.envelope import success
 from server.management.validation import Body, NoQuery, Query, read_json, read_nothing, read_query
 from server.openapi.describe import Text, describe
 from server.sampling import sampling_of, strict_fields, with_fields
@@ -37,6 +38,8 @@ from server.sampling import sampling_of, strict_fields, with_fields
 PROGRAM = "miLLM Desktop"
 FILES = {"csv": ("text/csv", as_csv), "markdown": ("text/markdown", as_markdown)}
 MOST_WORDS = 1000
+
+S = TypeVar("S", bound=SweepSummary)
 
 Intensity = Annotated[float, Field(ge=LEAST_INTENSITY, le=GREATEST_INTENSITY)]
 
@@ -82,6 +85,29 @@ class SweepBody(_Sampled):
         )
 
 
+@dataclass(frozen=True)
+class SweepList:
+    """The sweeps of this session that are kept, newest first."""
+
+    sweeps: tuple[SweepSummary, ...]
+    total: int
+
+
+@dataclass(frozen=True)
+class SweepChoices:
+    """What a sweep can turn the dial of."""
+
+    choices: Sequence[BaseChoice]
+
+
+@dataclass(frozen=True)
+class DeletedSweep:
+    """A sweep that is forgotten."""
+
+    id: str
+    deleted: bool = True
+
+
 class _ExportQuery(Query):
     format: Literal["csv", "markdown"] = "csv"
 
@@ -95,7 +121,7 @@ def register(app: Quart, context: ServerContext) -> None:
         "Begin a sweep of a dial; events tell how it goes on.",
         query=NoQuery,
         body=SweepBody,
-        data=answers.SweepAnswer,
+        data=ToldSweep,
         status=202,
         errors=(400, 404, 409),
     )
@@ -107,32 +133,32 @@ def register(app: Quart, context: ServerContext) -> None:
                 "A cluster, profile or circuit is named by its id; what steers now has none.", param="base.id"
             )
 
-        def start() -> dict[str, Any]:
+        def start() -> ToldSweep:
             asked.settings(frozenset())
             base = sweeps.resolve(asked.base.kind, asked.base.id)
             words = sweeps.suggested_words(base) if asked.topic is None else asked.topic
-            return _whole(sweeps.start(asked.settings(topic_words(" ".join(words))), base))
+            return _told(ToldSweep, sweeps.start(asked.settings(topic_words(" ".join(words))), base))
 
         return success(await context.manage(start), 202)
 
     @app.get("/api/sweeps")
-    @describe("List the sweeps of this session, newest first.", query=NoQuery, data=answers.SweepsAnswer)
+    @describe("List the sweeps of this session, newest first.", query=NoQuery, data=SweepList)
     async def list_sweeps() -> Response:
         read_query(NoQuery)
         found = await context.quick(sweeps.runs.list)
-        return success({"sweeps": [_summary(each) for each in found], "total": len(found)})
+        return success(SweepList(tuple(_told(SweepSummary, each) for each in found), len(found)))
 
     @app.get("/api/sweeps/choices")
-    @describe("What a sweep can turn the dial of.", query=NoQuery, data=answers.SweepChoicesAnswer)
+    @describe("What a sweep can turn the dial of.", query=NoQuery, data=SweepChoices)
     async def sweep_choices() -> Response:
         read_query(NoQuery)
-        return success({"choices": await context.quick(sweeps.choices)})
+        return success(SweepChoices(await context.quick(sweeps.choices)))
 
     @app.get("/api/sweeps/<sweep_id>")
-    @describe("A sweep as far as it has come, with its means.", query=NoQuery, data=answers.SweepAnswer, errors=(404,))
+    @describe("A sweep as far as it has come, with its means.", query=NoQuery, data=ToldSweep, errors=(404,))
     async def one_sweep(sweep_id: str) -> Response:
         read_query(NoQuery)
-        return success(await context.quick(lambda: _whole(sweeps.runs.get(sweep_id))))
+        return success(await context.quick(lambda: _told(ToldSweep, sweeps.runs.get(sweep_id))))
 
     @app.get("/api/sweeps/<sweep_id>/export")
     @describe(
@@ -148,11 +174,11 @@ def register(app: Quart, context: ServerContext) -> None:
         return Response(text, 200, content_type=f"{kind}; charset=utf-8")
 
     @app.post("/api/sweeps/<sweep_id>/cancel")
-    @describe("End a sweep; what is written stays.", query=NoQuery, data=answers.SweepSummaryAnswer, errors=(404, 409))
+    @describe("End a sweep; what is written stays.", query=NoQuery, data=SweepSummary, errors=(404, 409))
     async def cancel_sweep(sweep_id: str) -> Response:
         read_query(NoQuery)
         await read_nothing(context)
-        return success(_summary(await context.quick(lambda: sweeps.runs.cancel(sweep_id))))
+        return success(_told(SweepSummary, await context.quick(lambda: sweeps.runs.cancel(sweep_id))))
 
     @app.post("/api/sweeps/<sweep_id>/keep")
     @describe(
@@ -173,70 +199,16 @@ def register(app: Quart, context: ServerContext) -> None:
         return success(await context.manage(keep), 201)
 
     @app.delete("/api/sweeps/<sweep_id>")
-    @describe(
-        "Forget a sweep; one that runs is ended first.", query=NoQuery, data=answers.DeletedSweepAnswer, errors=(404,)
-    )
+    @describe("Forget a sweep; one that runs is ended first.", query=NoQuery, data=DeletedSweep, errors=(404,))
     async def delete_sweep(sweep_id: str) -> Response:
         read_query(NoQuery)
         gone = await context.manage(lambda: sweeps.runs.remove(sweep_id))
-        return success({"id": gone.id, "deleted": True})
+        return success(DeletedSweep(gone.id))
 
 
-def _summary(run: SweepRun) -> dict[str, Any]:
+def _told(kind: type[S], run: SweepRun) -> S:
     error = None
     if run.error is not None:
         told = api_envelope(run.error)["error"]
-        error = {"code": told["code"], "message": told["message"]}
-    return {
-        "id": run.id,
-        "state": run.state,
-        "base": run.base.name,
-        "kind": run.base.kind,
-        "done": len(run.cells),
-        "total": run.settings.cells,
-        "failed": run.failed,
-        "started_at": run.started_at,
-        "ended_at": run.ended_at,
-        "error": error,
-    }
-
-
-def _whole(run: SweepRun) -> dict[str, Any]:
-    base = run.base
-    whole: dict[str, Any] = wire(
-        {
-            **_summary(run),
-            "turned": {
-                "kind": base.kind,
-                "id": base.id,
-                "name": base.name,
-                "places": [
-                    {"sae_id": sae_id, "layer": layer, "strengths": strengths}
-                    for (sae_id, layer), strengths in base.authored.items()
-                ],
-                "warnings": base.warnings,
-            },
-            "settings": run.settings.as_json(),
-            "facts": run.facts,
-            "cells": [_cell(each) for each in run.cells],
-            "means": run.means(),
-        }
-    )
-    return whole
-
-
-def _cell(cell: CellResult) -> dict[str, Any]:
-    return {
-        "prompt": cell.prompt,
-        "intensity": cell.intensity,
-        "text": cell.text,
-        "reasoning": cell.reasoning,
-        "tokens": cell.tokens,
-        "finish": cell.finish,
-        "topic": cell.topic,
-        "features": cell.features,
-        "perplexity": cell.perplexity,
-        "trigrams": cell.trigrams,
-        "clamped": cell.clamped,
-        "error": cell.error,
-    }
+        error = SweepError(told["code"], told["message"])
+    return kind.of(run, error)

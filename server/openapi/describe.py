@@ -15,9 +15,9 @@
     )
     async def paint(thing_id: int) -> Response: ...
 
-``data`` and ``answer`` are types whose JSON form follows from them: dataclasses, TypedDicts, pydantic models, lists,
-mappings, unions and plain values (see ``shapes.py``). Nothing here changes what a route does. A test fails for a route
-that is not described.
+``data`` and ``answer`` are types whose JSON form follows from them: dataclasses, pydantic models, the TypedDicts of
+``/v1``, lists, mappings, unions and plain values (see ``shapes.py``). Nothing here changes what a route does. A test
+fails for a route that is not described.
 """
 
 from __future__ import annotations

@@ -1,15 +1,14 @@
 """JSON schemas of answers, from the types that the engine and the routes answer with.
 
-The rules are those of :func:`server.management.envelope.wire`: a dataclass is an object of its fields, a float that is
-not finite is null, a time is ISO 8601, an enum is its value. A dataclass whose ``as_dict`` gives other names than its
-fields says so with a TypedDict in ``server/management/answers.py``.
+The rules are those of :func:`engine.wire.wire`: a dataclass is an object of its fields, a float that is not finite is
+null, a time is ISO 8601, an enum is its value. The answers of ``/v1`` are TypedDicts.
 """
 
 from __future__ import annotations
 
 import types
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import fields, is_dataclass
+from dataclasses import Field, is_dataclass
 from datetime import datetime
 from enum import Enum
 from inspect import cleandoc
@@ -17,6 +16,8 @@ from pathlib import PurePath
 from typing import Any, Literal, NotRequired, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from pydantic import BaseModel
+
+from engine.wire import decides_alone, may_be_left_out, told_fields
 
 Schema = dict[str, Any]
 
@@ -63,7 +64,7 @@ class Shapes:
         raise TypeError(f"{kind!r} has no JSON form")
 
     def _plain(self, kind: Any) -> Schema:
-        if is_typeddict(kind) or is_dataclass(kind):
+        if is_typeddict(kind) or is_dataclass(kind) or hasattr(kind, "_fields"):
             return self._object(kind)
         if not isinstance(kind, type):
             raise TypeError(f"{kind!r} has no JSON form")
@@ -85,9 +86,12 @@ class Shapes:
             if is_typeddict(kind):
                 # Not __required_keys__: with annotations kept as text it does not see NotRequired.
                 required = [each for each, hint in hints.items() if get_origin(hint) is not NotRequired]
-            else:
-                hints = {each.name: hints[each.name] for each in fields(kind)}
+            elif not is_dataclass(kind):
                 required = list(hints)
+            else:
+                found = told_fields(kind)
+                hints = {each.name: _where_it_is_there(each, hints[each.name]) for each in found}
+                required = [each.name for each in found if not may_be_left_out(each)]
             self.named[name] = {
                 "type": "object",
                 "description": _first_sentence(kind),
@@ -125,10 +129,17 @@ _VALUES: tuple[tuple[type, Schema], ...] = (
     (dict, {"type": "object"}),
     (list, {"type": "array"}),
 )
-"""A float may be null: see :func:`server.management.envelope.wire`."""
+"""A float may be null: see :func:`engine.wire.wire`."""
 
 
 _BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
+
+
+def _where_it_is_there(each: Field[Any], hint: Any) -> Any:
+    """A field's type in an object that has it: what is left out while it is None is never null."""
+    if not decides_alone(each) or get_origin(hint) not in (Union, types.UnionType):
+        return hint
+    return Union[tuple(kind for kind in get_args(hint) if kind is not type(None))]  # noqa: UP007
 
 
 def _union(schemas: list[Schema]) -> Schema:

@@ -213,8 +213,10 @@ def test_the_cards_or_why_there_are_none(live: Live) -> None:
 
 
 def test_a_card_as_nvidia_smi_has_it(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
-    card = GpuCard(1, "GPU-1", "Made-up", 24576.0, 1024.0, 23552.0, 12.0, 55.0, (GpuProcess(77, 512.0),))
-    torch = TorchMemory(0, 100.0, 200.0)
+    card = GpuCard(
+        1, "GPU-1", "Made-up", 24_576_000_000, 1_024_000_000, 23_552_000_000, 12.0, 55.0, (GpuProcess(77, 512_000_000),)
+    )
+    torch = TorchMemory(0, 100_000_000, 200_000_000)
     monkeypatch.setattr(
         reports, "read_gpus", lambda: GpuReading((card, replace(card, torch=torch)), None, "nvidia-smi")
     )

@@ -124,6 +124,8 @@ def test_the_list_and_one(house: House, checkpoint: CheckpointMaker) -> None:
     assert loaded["num_parameters"] == 62_752 and 251_008 <= loaded["memory_footprint"] < 330_000
     assert loaded["placement"]["mode"] == "cpu" and loaded["placement"]["reason"] == "no_gpu"
     assert loaded["placement"]["required_mb"] is None  # null is what nobody measured
+    megabytes = round(loaded["memory_footprint"] / 1e6, 1)
+    assert loaded["placement"]["memory_by_device_mb"] == {loaded["device"]: megabytes}
     assert (waiting["status"], waiting["device"], waiting["placement"], waiting["lease"]) == ("ready", None, None, None)
     assert (waiting["has_chat_template"], loaded["has_chat_template"]) == (True, True)
 

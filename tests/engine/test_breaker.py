@@ -40,7 +40,7 @@ def test_it_opens_after_failures_in_a_row(breaker: CircuitBreaker) -> None:
     assert breaker.allow()
     breaker.failed()
     now = breaker.figures()
-    assert (now.state, now.failures, now.remaining_s, now.opened) == (BreakerState.OPEN, 3, 60.0, 1)
+    assert (now.state, now.failures, now.remaining_seconds, now.times_opened) == (BreakerState.OPEN, 3, 60.0, 1)
     assert not breaker.allow()
 
 
@@ -58,7 +58,7 @@ def test_one_call_tries_after_the_pause(breaker: CircuitBreaker, clock: Clock, g
     fail(breaker, 3)
     clock.now += 60
     assert breaker.figures().state is BreakerState.HALF_OPEN
-    assert breaker.figures().remaining_s is None
+    assert breaker.figures().remaining_seconds is None
     assert breaker.allow()
     assert not breaker.allow()
     if good:
@@ -68,7 +68,7 @@ def test_one_call_tries_after_the_pause(breaker: CircuitBreaker, clock: Clock, g
     else:
         breaker.failed()
         assert breaker.figures().state is BreakerState.OPEN
-        assert breaker.figures().opened == 2
+        assert breaker.figures().times_opened == 2
 
 
 def test_a_call_that_was_given_up_lets_the_next_one_try(breaker: CircuitBreaker, clock: Clock) -> None:
@@ -83,7 +83,7 @@ def test_a_late_failure_does_not_keep_it_open_longer(breaker: CircuitBreaker, cl
     fail(breaker, 3)
     clock.now += 30
     breaker.failed()
-    assert breaker.figures().remaining_s == 30.0
+    assert breaker.figures().remaining_seconds == 30.0
 
 
 def test_a_person_may_reset_it(breaker: CircuitBreaker) -> None:

@@ -12,6 +12,7 @@ from pytestqt.qtbot import QtBot
 
 from engine.documents.evidence import claims_causation
 from engine.engine import Engine
+from engine.wire import wire
 from tests.conftest import EngineMaker
 from tests.ui.conftest import StageMaker
 from tests.ui.look import until
@@ -37,7 +38,7 @@ def page(engine: Engine, make_stage: StageMaker, qtbot: QtBot) -> CircuitsPage:
 
 def imported(page: CircuitsPage, engine: Engine, qtbot: QtBot, document: dict[str, object]) -> str:
     """Import through the engine and wait until it is chosen."""
-    key = engine.circuits.import_document(raw(document)).summary.record.id
+    key = engine.circuits.import_document(raw(document)).id
     until(qtbot, lambda: key in page.views)
     page.select(key)
     until(qtbot, lambda: page.view is not None and page.view.record.id == key)
@@ -72,7 +73,7 @@ def test_persistence_is_said_wherever_the_evidence_is(page: CircuitsPage, engine
     assert "Every edge of this circuit is persistence" in texts(page)
     engine.circuits.activate(key)
     assert live_evidence(engine.desk.now) == short
-    (item,) = engine.desk.live_plan.report.as_dict()["items"]
+    (item,) = wire(engine.desk.live_plan.report.told())["items"]
     assert item["only_persistence"] is True
 
 

@@ -91,11 +91,11 @@ def test_a_text_is_read_token_by_token(qtbot: QtBot, stage: Stage, page: Feature
     assert reading is not None and "".join(chip.text for chip in page.reading.chips.chips) == TEXT
     chips = page.reading.chips
     assert chips.chips[0].faint and not chips.chips[1].faint
-    assert page.reading.table.rows.rows[0].value == max(t.features[0][1] for t in reading.tokens if not t.sink)
+    assert page.reading.table.rows.rows[0].value == max(t.top_k[0][1] for t in reading.tokens if not t.sink)
     qtbot.mouseClick(chips, Qt.MouseButton.LeftButton, pos=chips.rect_of(2).center())
     assert chips.chosen == 2
     rows = page.reading.table.rows.rows
-    assert [(row.index, row.value) for row in rows] == list(reading.tokens[2].features)
+    assert [(row.index, row.value) for row in rows] == list(reading.tokens[2].top_k)
     qtbot.keyClick(chips, Qt.Key.Key_Right)
     assert chips.chosen == 3
     index = page.reading.table.rows.rows[0].index
@@ -104,7 +104,7 @@ def test_a_text_is_read_token_by_token(qtbot: QtBot, stage: Stage, page: Feature
     until(qtbot, lambda: page.reading.clear_colour.isVisible())
     assert page.detail.facts is None or page.detail.facts.index == index
     chosen = page.reading.chips.chips[3]
-    assert chosen.value == pytest.approx(reading.tokens[3].features[0][1], abs=1e-4)
+    assert chosen.value == pytest.approx(reading.tokens[3].top_k[0][1], abs=1e-4)
     page.reading.clear_colour.click()
     assert not page.reading.clear_colour.isVisible()
     page.reading.all_button.click()

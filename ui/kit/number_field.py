@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from PySide6.QtCore import QLocale, QPoint, Signal
 from PySide6.QtGui import QFocusEvent, QKeyEvent, QValidator
-from PySide6.QtWidgets import QAbstractSpinBox, QDoubleSpinBox, QSpinBox, QToolTip
+from PySide6.QtWidgets import QDoubleSpinBox, QSpinBox, QToolTip
 
+from engine.checked import of_kind
 from engine.errors import InvalidParameter
 from ui.kit.numbers import is_begun, read_number
 from ui.kit.plain_text import as_letters
@@ -26,36 +27,40 @@ class _ReadsNumbers:
     _before: float | None = None
     """The number there was before a person began to type."""
 
+    @property
+    def _box(self) -> QSpinBox | QDoubleSpinBox:
+        """The field itself, as the spin box it is."""
+        if not isinstance(self, QSpinBox | QDoubleSpinBox):
+            raise TypeError("only Qt's spin boxes read numbers")
+        return self
+
     def _begin(self) -> None:
-        assert isinstance(self, QAbstractSpinBox)
+        box = self._box
         # One spelling for the whole window, whatever the system's is.
-        self.setLocale(QLocale.c())
-        self.setGroupSeparatorShown(False)
+        box.setLocale(QLocale.c())
+        box.setGroupSeparatorShown(False)
         # Told before the field reads what is typed.
-        self.lineEdit().textEdited.connect(self._on_edited)
-        self.editingFinished.connect(self._on_finished)
+        box.lineEdit().textEdited.connect(self._on_edited)
+        box.editingFinished.connect(self._on_finished)
 
     def _on_edited(self) -> None:
-        assert isinstance(self, QSpinBox | QDoubleSpinBox)
         if self._before is None:
-            self._before = self.value()
+            self._before = self._box.value()
 
     def _on_finished(self) -> None:
         self._before = None
 
     def _read(self, text: str) -> float:
-        assert isinstance(self, QSpinBox | QDoubleSpinBox)
-        return read_number(self._bare(text), self.minimum(), self.maximum(), whole=self._whole)
+        return read_number(self._bare(text), self._box.minimum(), self._box.maximum(), whole=self._whole)
 
     def _bare(self, text: str) -> str:
-        assert isinstance(self, QSpinBox | QDoubleSpinBox)
         words = text.strip()
-        return words.removeprefix(self.prefix().strip()).removesuffix(self.suffix().strip())
+        return words.removeprefix(self._box.prefix().strip()).removesuffix(self._box.suffix().strip())
 
     def validate(self, text: str, pos: int) -> tuple[_State, str, int]:
         """Take what reads as a number in range; let the rest stand until it is finished."""
-        assert isinstance(self, QSpinBox | QDoubleSpinBox)
-        if self.specialValueText() and text == self.specialValueText():
+        special = self._box.specialValueText()
+        if special and text == special:
             return _State.Acceptable, text, pos
         try:
             self._read(text)
@@ -67,20 +72,19 @@ class _ReadsNumbers:
         """Keep the words for :meth:`_tell`; nothing is said of a field that was left empty. The number is that of
         before, not the last that could be read on the way.
         """
-        assert isinstance(self, QSpinBox | QDoubleSpinBox)
         try:
             self._read(text)
         except InvalidParameter as error:
             self._refused = "" if is_begun(self._bare(text)) else error.one_line()
         if self._before is not None:
-            self.setValue(self._before)  # type: ignore[arg-type]
+            self._box.setValue(self._before)  # type: ignore[arg-type]
 
     def _tell(self) -> None:
         words, self._refused = self._refused, ""
         if words:
-            assert isinstance(self, WholeField | DecimalField)
-            QToolTip.showText(self.mapToGlobal(QPoint(0, self.height())), as_letters(words), self)
-            self.refused.emit(words)
+            field = of_kind(WholeField, self) if self._whole else of_kind(DecimalField, self)
+            QToolTip.showText(field.mapToGlobal(QPoint(0, field.height())), as_letters(words), field)
+            field.refused.emit(words)
 
 
 class DecimalField(_ReadsNumbers, NumberBox):

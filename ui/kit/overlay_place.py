@@ -19,6 +19,8 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from engine.checked import there
+
 STEP = 24
 """How finely free places are looked for, in pixels."""
 AIR = 6
@@ -111,5 +113,4 @@ def free_place(size: QSize, wanted: QPoint, room: QRect, taken: Iterable[QRect])
             return QPoint(*place)
         if least is None or covered < least[0]:
             least = (covered, place)
-    assert least is not None
-    return QPoint(*least[1])
+    return QPoint(*there(least)[1])

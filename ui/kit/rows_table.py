@@ -10,6 +10,7 @@ from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelInd
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QAbstractItemView, QFrame, QHeaderView
 
+from engine.checked import there
 from ui.kit import theme
 from ui.kit.plain_text import as_letters
 from ui.kit.views import RowTable
@@ -106,8 +107,7 @@ class RowsModel(QAbstractTableModel, Generic[Row]):
         if self._order is None:
             return list(self._given)
         column, largest_first = self._order
-        key = self.columns[column].sort
-        assert key is not None
+        key = there(self.columns[column].sort)
         return sorted(self._given, key=key, reverse=largest_first)
 
 

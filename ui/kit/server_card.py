@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QFrame
 
+from engine.checked import there
 from ui.kit import theme
 from ui.kit.basics import Button, Card, CopyButton, ElidedLabel, Notice, inset_text, label, line, set_pill
 from ui.kit.facts import Facts
@@ -81,8 +82,7 @@ class ServerCard(Card):
     def show_state(self, state: str, address: str | None, error: str | None, *, shared: bool = False) -> None:
         """Show a state of :class:`ui.context.services.ServerControl`."""
         self._state, self._address, self._shared = state, address, shared
-        assert self.pill is not None
-        set_pill(self.pill, *_STATES.get(state, (state, "quiet")))
+        set_pill(there(self.pill), *_STATES.get(state, (state, "quiet")))
         running, busy = state == "running", state == "starting"
         self.explanation.setText(
             "Other programs on this computer reach the model at this address, as they would reach OpenAI."

@@ -8,13 +8,12 @@ from engine.actions.downloading.preview import MemoryTerms, ModelPreview
 from engine.actions.downloading.transfer import CANCELLED
 from engine.actions.models.actions import ModelView
 from engine.actions.models.importing import LocalModel
-from engine.counting import plural
+from engine.counting import MB, plural
 from engine.engine import Engine
 from engine.library.records import EngineKind, NewModel, SaeRecord, SaeStatus
 from engine.models.hardware.memory import MemoryEstimate
 from ui.kit.text import count, counted, device_name, megabytes, number_format, parameters
 
-MB = 1_000_000
 ENGINES = {"transformers": "transformers", "llamacpp": "llama.cpp"}
 SOURCES = {"huggingface": "from the hub", "local": "from this computer", "demo": "the demo model"}
 

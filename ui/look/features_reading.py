@@ -10,7 +10,7 @@ from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QKeySequence, QResizeEvent, QShortcut
 from PySide6.QtWidgets import QCheckBox, QFrame, QPlainTextEdit, QScrollArea, QSplitter, QWidget
 
-from engine.actions.saes.reading import TextReading
+from engine.actions.saes.reading import TextReading, TokenReading
 from engine.engine import Engine
 from engine.generation.request import ChatInput, Message
 from engine.library.records import FeatureLabel
@@ -176,7 +176,7 @@ class ReadingTab(QWidget):
 
     def _on_read(self, reading: TextReading) -> None:
         engine = self._engine
-        wanted = {index for token in reading.tokens for index, _ in token.features}
+        wanted = {index for token in reading.tokens for index, _ in token.top_k}
 
         def shown(labels: dict[int, FeatureLabel]) -> None:
             self._reading, self._labels, self._colour = reading, labels, None
@@ -210,7 +210,7 @@ class ReadingTab(QWidget):
             self.words.setText(NOT_READ)
             return
         if self._colour is None:
-            values: Sequence[float] = [token.features[0][1] if token.features else 0.0 for token in reading.tokens]
+            values: Sequence[float] = [token.top_k[0][1] if token.top_k else 0.0 for token in reading.tokens]
             told = "The deeper the colour, the stronger the strongest feature of the token."
         else:
             index, values = self._colour
@@ -222,19 +222,17 @@ class ReadingTab(QWidget):
             "Pale tokens are attention sinks: what they show says little."
         )
         chips = [
-            TokenChip(token.text, 0.0 if token.sink else value, self._tip(place, value), token.sink)
-            for place, (token, value) in enumerate(zip(reading.tokens, values, strict=True))
+            TokenChip(token.text, 0.0 if token.sink else value, self._tip(token, value), token.sink)
+            for token, value in zip(reading.tokens, values, strict=True)
         ]
         self.chips.show_chips(chips, top)
         self._soon.start()
 
-    def _tip(self, place: int, value: float) -> str:
-        assert self._reading is not None
-        token = self._reading.tokens[place]
+    def _tip(self, token: TokenReading, value: float) -> str:
         lines = [f"{token.position} · {visible(token.text)} · id {token.token_id}"]
         if self._colour is not None:
             lines.append(f"#{self._colour[0]}: {value:.2f}")
-        lines += [f"{v:.2f}  {label_words(self._labels.get(i), i)}" for i, v in token.features[:IN_TIP]]
+        lines += [f"{v:.2f}  {label_words(self._labels.get(i), i)}" for i, v in token.top_k[:IN_TIP]]
         if token.sink:
             lines.append("An attention sink")
         return "\n".join(lines)
@@ -259,10 +257,10 @@ class ReadingTab(QWidget):
         often: dict[int, int] = {}
         best: dict[int, float] = {}
         for token in tokens:
-            for index, value in token.features:
+            for index, value in token.top_k:
                 often[index] = often.get(index, 0) + 1
                 best[index] = max(best.get(index, 0.0), value)
-        pairs = sorted(best.items(), key=lambda pair: -pair[1]) if place is None else reading.tokens[place].features
+        pairs = sorted(best.items(), key=lambda pair: -pair[1]) if place is None else reading.tokens[place].top_k
         self.table.set_rows(
             [
                 Strong(

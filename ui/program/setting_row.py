@@ -8,6 +8,7 @@ from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QBoxLayout, QComboBox, QLineEdit, QWidget
 
+from engine.checked import of_kind
 from ui.context.services import SettingInfo, SettingKind, SettingOrigin
 from ui.kit import theme
 from ui.kit.basics import IconButton, column, label, line, pill, set_pill, set_property
@@ -163,10 +164,10 @@ class SettingRow(QWidget):
         self.origin.setVisible(info.locked or info.waiting or info.origin is SettingOrigin.FILE)
 
     def _on_typed(self) -> None:
-        assert isinstance(self.editor, QLineEdit)
-        if self.editor.isReadOnly() or not self.editor.isModified():
+        editor = of_kind(QLineEdit, self.editor)
+        if editor.isReadOnly() or not editor.isModified():
             return
-        text = self.editor.text().strip()
+        text = editor.text().strip()
         if text == shown(self.info.value):
             self.settle()
             return

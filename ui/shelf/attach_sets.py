@@ -16,8 +16,6 @@ from ui.kit.plain_text import as_letters
 from ui.kit.text import counted, megabytes
 from ui.shelf.memory_card import Sums
 
-MIB = 2**20 / 1_000_000
-
 
 def set_words(record: AttachSetRecord, problems: Sequence[str]) -> str:
     """What a set holds, in layers, and what speaks against attaching it."""
@@ -85,14 +83,14 @@ class AttachSets(Card):
 
     def show_attached(self, view: AttachmentsView) -> None:
         """Which SAEs are attached and what they take."""
-        rows = [(f"layer {each.layer} · {each.sae_id}", megabytes(each.memory_usage_mb * MIB)) for each in view.entries]
+        rows = [(f"layer {each.layer} · {each.sae_id}", megabytes(each.memory_usage_mb)) for each in view.entries]
         if rows:
-            rows.append(("In all", megabytes(view.total_memory_usage_mb * MIB)))
+            rows.append(("In all", megabytes(view.total_memory_usage_mb)))
         self.sums.show_rows(rows)
         self.sums.setVisible(bool(rows))
         self.none.setVisible(not rows)
         self.warning.setText(
-            f"That is more than the {megabytes(view.vram_envelope_mb * MIB)} set as MULTISAE_VRAM_ENVELOPE_MB."
+            f"That is more than the {megabytes(view.vram_envelope_mb)} set as MULTISAE_VRAM_ENVELOPE_MB."
             if view.vram_warning
             else ""
         )

@@ -39,7 +39,7 @@ from engine.models.registry import LoadedModel
 from ui.context.page_context import PageContext
 from ui.kit import shelf_text as words
 from ui.kit.basics import Button, Notice
-from ui.kit.text import describe_error
+from ui.kit.text import describe_error, megabytes
 from ui.shelf.add_models import FILES, FOUND, AddModels
 from ui.shelf.memory_card import MemoryCard
 from ui.shelf.model_row import ModelShelfRow
@@ -219,7 +219,7 @@ class ModelsPage(ShelfPage):
             ("Model", words.size(resident.info.memory_bytes) if resident is not None else "none"),
             (
                 f"SAEs ({saes.count})" if saes.count else "SAEs",
-                words.size(saes.total_memory_usage_mb * 2**20) if saes.count else "none",
+                megabytes(saes.total_memory_usage_mb) if saes.count else "none",
             ),
             ("The program in all", words.size(psutil.Process().memory_info().rss)),
             ("Free on this computer", words.size(psutil.virtual_memory().available)),

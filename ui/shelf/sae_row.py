@@ -67,7 +67,7 @@ class SaeLine(ShelfRow):
     def show_record(
         self, record: SaeRecord, layers: list[int], *, memory_mb: float | None, labels: int, loaded: bool, busy: bool
     ) -> None:
-        """Show how it stands. ``memory_mb``: what it takes while attached, in MB of 2²⁰ bytes."""
+        """Show how it stands. ``memory_mb``: what it takes while attached, in MB of 10⁶ bytes."""
         trained_elsewhere = record.trained_layer != self.record.trained_layer
         self.record = record
         if trained_elsewhere:
@@ -82,7 +82,7 @@ class SaeLine(ShelfRow):
         if record.file_size_bytes is not None:
             parts.append(words.size(record.file_size_bytes) + (" on disk" if record.copied else ""))
         if memory_mb is not None:
-            parts.append(f"{megabytes(memory_mb * 2**20 / words.MB)} in memory")
+            parts.append(f"{megabytes(memory_mb)} in memory")
         if not downloading:
             parts.append(counted(labels, "label") if labels else "no labels")
         self.facts.setText(words.in_line(parts))

@@ -11,6 +11,7 @@ from PySide6.QtCore import QTimer
 from engine.actions.downloading.finding import FetchedPair, KnownPair
 from engine.actions.downloading.saes import SaeStart
 from engine.actions.saes.views import AttachResult, AttachSetResult, Compatibility, DetachResult, LabelsResult
+from engine.checked import there
 from engine.errors import NotFound
 from engine.events import (
     Event,
@@ -401,10 +402,10 @@ class SaesPage(ShelfPage):
         self.notice.hide()
 
         def task() -> SaeStart:
-            assert record.repository_id is not None
+            repository = there(record.repository_id)
             revision = record.revision or "main"
-            path = known or file_of(sae_id, downloads.preview(record.repository_id, revision))
-            return downloads.start(record.repository_id, revision=revision, file_path=path)
+            path = known or file_of(sae_id, downloads.preview(repository, revision))
+            return downloads.start(repository, revision=revision, file_path=path)
 
         self._run(("resume SAE", sae_id), task)
 

@@ -6,7 +6,7 @@ Nothing is renamed without being asked: a name that is taken is said, with the w
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -112,7 +112,7 @@ def _cluster(item: ImportItem, alone: bytes) -> Outcome:
 
 
 def _circuit(done: ImportedCircuit) -> Outcome:
-    record = done.summary.record
+    record = done.record
     head = "Imported; every layer has its SAE." if record.serveable else "Imported; not every layer has its SAE yet."
     words = [head, f"Evidence: {evidence_words(record.rung, record.only_persistence)}."]
     said = {f"Layer {each['layer']}" for each in record.per_sae_warnings if each.get("reason")}
@@ -138,6 +138,6 @@ def _refused(source: str, error: MillmError, raw: bytes) -> Outcome:
     return Outcome(source, "bad", (error.one_line(), *_pointers(errors[1:])))
 
 
-def _pointers(errors: Sequence[dict[str, str]]) -> tuple[str, ...]:
+def _pointers(errors: Sequence[Mapping[str, str]]) -> tuple[str, ...]:
     """The problems after the first, which the message has already."""
     return tuple(f"{each.get('pointer') or 'The document'} {each.get('message', '')}." for each in errors)

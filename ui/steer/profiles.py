@@ -212,9 +212,9 @@ class ProfilesPage(LibraryFrame[ProfileView]):
 
         def done(summary: ProfileSummary) -> None:
             self._end_edit()
-            self.select(summary.record.id)
+            self.select(summary.id)
             self.notice.hide()
-            if summary.record.is_active:
+            if summary.is_active:
                 again = Button("Apply now", "plain", on_click=lambda: self._switch(True))
                 self.say("Saved. What steers now is still what it was before.", "info", again)
 

@@ -23,6 +23,7 @@ from engine.generation.service import PreparedRequest, RequestHandle
 from engine.library.conversations import CUT_OFF
 from engine.steering.path import NO_PATH, SteeringPath
 from engine.steering.report import SteeringReport
+from engine.wire import wire
 from ui.bridge import Inbox
 from ui.kit.chat_state import ConversationMessage, kept_piece
 from ui.talk.steering_path import former_steps, going_on
@@ -211,13 +212,13 @@ class AnswerStream(QObject):
         Where what is written goes on from a text that was steered otherwise, the path is that of both, and no evidence
         is claimed for the whole.
         """
-        steps = path.as_list()
+        steps = wire(path.told())
         for step in steps:
             self._name(step["items"])
         steps = going_on(self._former, steps, self._tokens)
         if len(steps) > 1:
             report, rung = replace(report, changed=True), None
-        told = report.as_dict()
+        told = wire(report.told())
         if steps:
             told["path"] = steps
         if path.left_out:

@@ -6,6 +6,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QBoxLayout, QFrame, QWidget
 
+from engine.checked import there
 from ui.kit import theme
 from ui.kit.basics import Button, column, label, line
 from ui.kit.chat_state import ConversationMessage
@@ -41,11 +42,10 @@ class CompareMessage(QWidget):
 
     def __init__(self, message: ConversationMessage) -> None:
         super().__init__()
-        assert message.plain is not None
         self._message = message
         self._last = False
         self._locked = False
-        self.plain = AnswerMessage(message.plain, PLAIN_HEAD, single=False)
+        self.plain = AnswerMessage(there(message.plain), PLAIN_HEAD, single=False)
         self.steered = AnswerMessage(message, STEERED_HEAD, single=False)
         self.plain.inspect.connect(lambda: self.inspect.emit(True))
         self.steered.inspect.connect(lambda: self.inspect.emit(False))

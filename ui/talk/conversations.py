@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from PySide6.QtCore import QObject, Signal
 
 from engine.engine import Engine
@@ -91,8 +93,7 @@ class ConversationDesk(QObject):
         if record is not None:
             self._change(lambda: repository.create(record.title, record.system_prompt, list(record.messages)))
 
-    def _change(self, task: object) -> None:
-        assert callable(task)
+    def _change(self, task: Callable[[], object]) -> None:
         self._bridge.run_in_background(
             task, lambda _record: self._events.publish(ConversationsChanged()), self.failed.emit, owner=self
         )

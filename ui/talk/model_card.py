@@ -5,6 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QFrame, QProgressBar, QScrollArea, QSizePolicy, QWidget
 
+from engine.checked import there
 from engine.library.records import EngineKind, ModelRecord, ModelSource, ModelStatus
 from engine.models.backends.llamacpp.availability import can_run
 from engine.models.registry import LoadedModel, LoadingState
@@ -149,17 +150,17 @@ class ModelCard(Card):
 
     def _refresh(self) -> None:
         resident, loading = self._resident, self._loading
-        assert self.pill is not None
+        mark = there(self.pill)
         if loading is not None:
-            set_pill(self.pill, "loading", "info")
+            set_pill(mark, "loading", "info")
             self.name.set_text(loading.model_name)
             self._show_progress(loading)
         elif resident is not None:
-            set_pill(self.pill, "loaded", "good")
+            set_pill(mark, "loaded", "good")
             self.name.set_text(resident.record.name)
             self.facts.show_facts(facts_of(resident))
         else:
-            set_pill(self.pill, "not loaded", "quiet")
+            set_pill(mark, "not loaded", "quiet")
             self.name.set_text("No model is loaded")
             self.idle.setText(
                 "Choose one below; it takes memory only while it is loaded."

@@ -18,6 +18,7 @@ from PySide6.QtGui import QCloseEvent, QDesktopServices, QGuiApplication, QKeySe
 from PySide6.QtWidgets import QHBoxLayout, QMainWindow, QStackedWidget, QWidget
 
 from engine.actions.standing import KeptState, PutBack
+from engine.checked import of_kind
 from engine.errors import LoadCancelled
 from engine.events import (
     CircuitsChanged,
@@ -189,30 +190,22 @@ class MainWindow(QMainWindow):
     @property
     def home(self) -> HomePage:
         """The first page."""
-        page = self.page(HOME)
-        assert isinstance(page, HomePage)
-        return page
+        return of_kind(HomePage, self.page(HOME))
 
     @property
     def chat(self) -> ChatPage:
         """The chat."""
-        page = self.page(CHAT)
-        assert isinstance(page, ChatPage)
-        return page
+        return of_kind(ChatPage, self.page(CHAT))
 
     @property
     def records(self) -> RecordsPage:
         """Saved comparisons."""
-        page = self.page(RECORDS)
-        assert isinstance(page, RecordsPage)
-        return page
+        return of_kind(RecordsPage, self.page(RECORDS))
 
     @property
     def steering(self) -> SteeringPage:
         """The dials of single features."""
-        page = self.page(STEERING)
-        assert isinstance(page, SteeringPage)
-        return page
+        return of_kind(SteeringPage, self.page(STEERING))
 
     def say(self, words: str, *, lasting: bool = False) -> None:
         """Show a message in the bar."""

@@ -8,6 +8,7 @@ from PySide6.QtCore import QPoint, QRect, QRectF, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QPainter, QPaintEvent, QPen, QWheelEvent
 from PySide6.QtWidgets import QAbstractScrollArea, QApplication, QFrame, QScrollArea, QWidget
 
+from engine.checked import there
 from ui.kit import theme
 from ui.kit.basics import Button, IconButton, column, label, line
 from ui.kit.overlay_place import controls_in, free_place, seen_of
@@ -184,8 +185,7 @@ class TourPanel(QFrame):
 
     def _height(self) -> int:
         """What it would like: all of its words in view."""
-        layout = self.layout()
-        assert layout is not None
+        layout = there(self.layout())
         margins = layout.contentsMargins()
         words = self.words.heightForWidth(WIDTH - margins.left() - margins.right())
         self.reader.setMinimumHeight(min(words, self.words.fontMetrics().lineSpacing() * LEAST_LINES))

@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from engine.counting import in_mb
 from engine.errors import MillmError
 from engine.models.hardware.memory import MemoryPlan, plan, plan_of_weights
 from engine.models.hub.client import MAIN, HubClient, Repository, check_repo_id
@@ -14,7 +15,6 @@ from engine.models.inspection.architecture import check_generative_architecture
 from engine.models.inspection.checkpoint import DEFAULT_CONTEXT, TEMPLATE_FILES, ConfigFacts, read_config_facts
 from engine.models.inspection.quantization import BYTES_PER_VALUE, LEVELS
 
-MB = 1_000_000
 OVERHEAD = 1.2
 DISK_GB = {"FP32": 4.0, "FP16": 2.0, "Q8": 1.0, "Q4": 0.5, "Q2": 0.25}
 """Per billion parameters."""
@@ -200,9 +200,9 @@ def _shape(facts: ConfigFacts) -> dict[str, int]:
 def _terms(terms: MemoryPlan, facts: ConfigFacts) -> MemoryTerms:
     known = bool(facts.n_layers and facts.kv_width)
     return MemoryTerms(
-        weights_mb=round(terms.weights / MB, 1),
-        kv_mb=round(terms.kv / MB, 1) if known else None,
+        weights_mb=in_mb(terms.weights, 1),
+        kv_mb=in_mb(terms.kv, 1) if known else None,
         kv_tokens=terms.kv_tokens if known else None,
-        working_mb=round(terms.working / MB, 1),
-        total_mb=round(terms.total / MB, 1),
+        working_mb=in_mb(terms.working, 1),
+        total_mb=in_mb(terms.total, 1),
     )

@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from engine.counting import so_many
+from engine.counting import in_mb, so_many
 from engine.errors import (
     ChecksumMismatch,
     DataDirectoryUnusable,
@@ -277,7 +277,7 @@ class Transfer:
             raise InsufficientDisk(
                 f"The download takes {lacking / 1e6:.0f} MB more, and the disk of {self._folder} has {free / 1e6:.0f} "
                 "MB free.",
-                details={"needed_mb": round(lacking / 1e6, 1), "free_mb": round(free / 1e6, 1)},
+                details={"needed_mb": in_mb(lacking, 1), "free_mb": in_mb(free, 1)},
                 remedy="Free some space, or choose a smaller file.",
             )
 

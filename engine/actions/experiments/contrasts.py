@@ -74,7 +74,7 @@ def record_of_contrast(
     about = next(iter(texts_a), "") if named is None else f"#{named} {labels[named].label}"
     return NewExperiment(
         title=title or f"Contrast: {shorten(about, LONGEST_TITLE, placeholder='…')}",
-        model=found.model_name,
+        model=found.model,
         prompt="",
         plain="\n".join(texts_b),
         steered="\n".join(texts_a),

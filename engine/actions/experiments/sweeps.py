@@ -5,12 +5,12 @@ Pure functions. What a number could not be (no answer, nothing measured) is ``nu
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 from engine.actions.experiments.parts import amount, index_of, number, part, parts, texts, whole, word
+from engine.actions.sweeping.results import ToldBase
 from engine.actions.sweeping.settings import (
     SWEEP_SAMPLING,
     BaseKind,
@@ -22,6 +22,7 @@ from engine.actions.sweeping.settings import (
 from engine.errors import InvalidParameter
 from engine.library.records import ExperimentRecord, NewExperiment, RecordKind
 from engine.sampling import FIELDS
+from engine.wire import wire
 
 BETWEEN = "\n\n"
 
@@ -41,22 +42,9 @@ def record_of_sweep(outcome: SweepOutcome, versions: Mapping[str, str], title: s
         versions=dict(versions),
         kind=RecordKind.SWEEP,
         content={
-            "base": {
-                "kind": base.kind.value,
-                "id": base.id,
-                "name": base.name,
-                "places": [
-                    {
-                        "sae_id": sae_id,
-                        "layer": layer,
-                        "strengths": {str(index): each for index, each in values.items()},
-                    }
-                    for (sae_id, layer), values in base.authored.items()
-                ],
-                "warnings": list(base.warnings),
-            },
+            "base": wire(ToldBase.of(base)),
             "facts": dict(outcome.facts),
-            "cells": [{name: _finite(value) for name, value in asdict(cell).items()} for cell in outcome.cells],
+            "cells": wire(outcome.cells),
             "complete": outcome.complete,
         },
     )
@@ -124,7 +112,3 @@ def _cell(given: object, settings: SweepSettings) -> CellResult:
         reasoning=word(given.get("reasoning", ""), f"{where}.reasoning"),
         **measured,
     )
-
-
-def _finite(value: object) -> object:
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -14,6 +14,7 @@ from engine.actions.models.disk_use import DiskUse, disk_use, model_files
 from engine.actions.models.importing import LocalModel, files_gone, import_local_model, look_at_local_model, relocated
 from engine.actions.models.loading import ModelLoader
 from engine.actions.models.model_files import ModelFolder, tree_bytes
+from engine.counting import in_mb
 from engine.errors import (
     DownloadCancelled,
     GpuNotFound,
@@ -67,7 +68,7 @@ class ModelView:
         files_missing: Whether nothing lies any more where its files were.
         disk_bytes: What goes from the disk with it, since this program wrote it; None for files that stay.
         num_parameters, memory_footprint, device, dtype, placement: Of the loaded model; ``memory_footprint`` is bytes.
-        lease: Always None: leases are not kept.
+        lease: Who keeps the model in memory for themselves; nobody can yet.
     """
 
     id: int
@@ -396,7 +397,7 @@ class ModelActions:
             pipeline_tag=record.pipeline_tag,
             context_length=record.context_length,
             has_chat_template=record.has_chat_template,
-            disk_size_mb=round(taken / 1_000_000, 2) if taken else record.disk_size_mb,
+            disk_size_mb=in_mb(taken) if taken else record.disk_size_mb,
             disk_bytes=self._disk_bytes(record),
             files_missing=not taken and files_gone(record),
             estimated_memory_mb=record.estimated_memory_mb,
@@ -429,7 +430,7 @@ def _placement(resident: LoadedModel) -> ModelPlacement:
         gpu_indices=((device.index or 0),) if on_card else (),
         required_mb=None,
         capacity_mb=None,
-        memory_by_device_mb={str(device): round(resident.info.memory_bytes / (1 << 20), 1)},
+        memory_by_device_mb={str(device): in_mb(resident.info.memory_bytes, 1)},
         planned_mb_by_device=None,
         budget_mb_by_device=None,
     )

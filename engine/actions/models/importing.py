@@ -14,6 +14,7 @@ from pathlib import Path, PurePath
 
 from engine.actions.durable_files import refuse_stray_links
 from engine.actions.models.model_files import FOLDER, ModelFolder
+from engine.counting import in_mb
 from engine.errors import CheckpointInvalid, InvalidLocalPath, InvalidParameter, ModelAlreadyExists
 from engine.events import EventBus, ModelsChanged
 from engine.library.database import Library
@@ -24,7 +25,6 @@ from engine.models.inspection.gguf_file import GgufReport, inspect_gguf, label_o
 from engine.models.inspection.names import check_custom_name, default_name, hub_snapshot
 from engine.models.inspection.quantization import check_stored
 
-MB = 1_000_000
 _DIGEST = re.compile(r"sha256[-:][0-9a-f]{64}")
 MAX_FOUND = 500
 """Files of a folder looked at for GGUFs."""
@@ -178,8 +178,8 @@ def facts_of_checkpoint(report: CheckpointReport) -> dict[str, object]:
         "pipeline_tag": report.pipeline_tag,
         "context_length": report.context_length,
         "has_chat_template": report.has_chat_template,
-        "disk_size_mb": round(report.disk_size_bytes / MB, 2),
-        "estimated_memory_mb": round(report.estimated_memory_bytes / MB, 2),
+        "disk_size_mb": in_mb(report.disk_size_bytes),
+        "estimated_memory_mb": in_mb(report.estimated_memory_bytes),
     }
 
 
@@ -192,8 +192,8 @@ def facts_of_gguf(report: GgufReport) -> dict[str, object]:
         "pipeline_tag": report.pipeline_tag,
         "context_length": report.context_length,
         "has_chat_template": report.has_chat_template,
-        "disk_size_mb": round(report.disk_size_bytes / MB, 2),
-        "estimated_memory_mb": round(report.estimated_memory_bytes / MB, 2),
+        "disk_size_mb": in_mb(report.disk_size_bytes),
+        "estimated_memory_mb": in_mb(report.estimated_memory_bytes),
     }
 
 

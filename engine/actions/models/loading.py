@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, TypeVar
 from engine.actions.models.gc_pause import COLLECTOR
 from engine.actions.models.importing import files_gone
 from engine.config import EngineSettings
+from engine.counting import in_mb
 from engine.errors import (
     CheckpointInvalid,
     InsufficientMemory,
@@ -277,8 +278,7 @@ class ModelLoader:
             self._release()
             future.set_result(loaded)
             self._remember(record)
-            memory_mb = loaded.info.memory_bytes / 1_000_000
-            self._events.publish(ModelLoadComplete(record.id, record.name, round(memory_mb, 1)))
+            self._events.publish(ModelLoadComplete(record.id, record.name, in_mb(loaded.info.memory_bytes, 1)))
             self._bring_up_to_date()
 
     def _bring_up_to_date(self) -> None:

@@ -30,6 +30,7 @@ from engine.actions.written import (
     take_away,
     unmark,
 )
+from engine.checked import there
 from engine.library.records import EngineKind, ModelRecord, ModelSource
 from engine.library.repositories.state import StateRepository
 from engine.models.hub.repository_files import is_checkpoint_file
@@ -243,9 +244,8 @@ class ModelFolder:
     # --- steps ------------------------------------------------------------------------------------------------------
 
     def _home(self, record: ModelRecord) -> Path:
-        key = self.key_of(Path(record.local_path or ""))
-        assert key is not None  # what goes with a row lies in its folder
-        return self.place(key)
+        # What goes with a row lies in its folder.
+        return self.place(there(self.key_of(Path(record.local_path or ""))))
 
     def _named(self, temporary: Path, name: str) -> Path:
         """Give ``temporary`` a free name; what has a name already is another's, whoever made it a moment ago."""

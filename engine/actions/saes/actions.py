@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ from engine.actions.saes.views import (
     Viewer,
 )
 from engine.config import EngineSettings
+from engine.counting import in_mb
 from engine.errors import NotFound
 from engine.events import EventBus, SaesChanged
 from engine.generation.scheduler import Scheduler
@@ -149,7 +151,7 @@ class SaeActions:
                 )
             freed = self._importer.remove(record)
         self._rooms.events.publish(SaesChanged())
-        return DeleteResult("deleted", sae_id, round(freed / 1_000_000, 2))
+        return DeleteResult("deleted", sae_id, in_mb(freed))
 
     def import_labels(self, sae_id: str, labels: Iterable[FeatureLabel]) -> int:
         """Store what is known about features, each label in place of the one there was: all, or none. Returns how many.
@@ -217,6 +219,11 @@ class SaeActions:
     ) -> Future[TextReading]:
         """Which features fire at each token of a text, unsteered; see :meth:`TextReader.read`. May read files."""
         return self._reader.read(source, sae_id=sae_id, layer=layer, top_k=top_k, features=features)
+
+    def labelled_reading(self, found: TextReading) -> TextReading:
+        """A reading with the labels of all its features. Reads the library."""
+        labels = self._rooms.library.labels.of(found.sae_id, found.seen)
+        return replace(found, labels={index: label.label for index, label in sorted(labels.items())})
 
     def contrast(
         self,

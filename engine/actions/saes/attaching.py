@@ -14,7 +14,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from engine.actions.saes.context import Rooms, in_mb
+from engine.actions.saes.context import Rooms
 from engine.actions.saes.errors import SaeAlreadyAttached
 from engine.actions.saes.import_paths import checked_layer
 from engine.actions.saes.measuring import fit_to
@@ -27,6 +27,7 @@ from engine.actions.saes.views import (
     Viewer,
 )
 from engine.actions.saes.weights import attach_dtype, load_weights, require_memory
+from engine.counting import in_mb
 from engine.errors import InvalidParameter, MillmError, SaeNotAttached
 from engine.events import SaeAttached, SaesChanged
 from engine.library.records import SaeRecord, SaeStatus

@@ -22,9 +22,6 @@ from engine.steering.desk import SteeringDesk
 
 T = TypeVar("T")
 
-MB = 1 << 20
-"""Bytes of the megabytes in which SAEs are measured."""
-
 
 @dataclass(frozen=True)
 class Rooms:
@@ -104,8 +101,3 @@ class Rooms:
             self.library.models.update(model_id, locked=False)
         if stale:
             self.events.publish(ModelsChanged())
-
-
-def in_mb(size: int) -> float:
-    """Bytes as MB with two decimals."""
-    return round(size / MB, 2)

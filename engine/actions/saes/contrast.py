@@ -24,12 +24,15 @@ from engine.actions.saes.reading import (
     submit,
     token_ids_of,
 )
+from engine.actions.steering.results import ImportItem
+from engine.checked import there
 from engine.counting import so_many
 from engine.documents.members import MAX_MEMBERS
 from engine.errors import InvalidParameter
 from engine.generation.prefill_job import ReadingFigures
 from engine.models.registry import LoadedModel
 from engine.steering.push import length_of
+from engine.wire import made_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -90,7 +93,7 @@ class Contrast:
 
     sae_id: str
     layer: int
-    model_name: str
+    model: str
     tokens_a: int
     tokens_b: int
     typical_norm: float
@@ -112,6 +115,67 @@ class Contrast:
         rows = {each.index: each.row for each in (*self.toward_a, *self.toward_b)}
         parts = [strength * rows[index].double() for index, strength in strengths.items()]
         return length_of(torch.stack(parts).sum(dim=0)) if parts else 0.0
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A feature that fires more in one set. ``strength`` adds 0.3 of the typical norm with it alone."""
+
+    feature_idx: int
+    label: str | None
+    score: float
+    mean: float
+    share: float
+    other_mean: float
+    other_share: float
+    density: float
+    row_norm: float
+    strength: float
+
+
+@dataclass(frozen=True)
+class FoundCluster:
+    """A cluster document of what was found, and what became of it where it was to be stored.
+
+    ``length`` is that of the vector it adds at intensity 1, ``share`` the same as a share of the typical norm.
+    """
+
+    document: Mapping[str, Any]
+    stored: ImportItem | None
+    length: float
+    share: float
+
+
+@dataclass(frozen=True)
+class Differences:
+    """What tells two sets of texts apart, by falling score. ``left_out`` features fire too often in general."""
+
+    sae_id: str
+    layer: int
+    model: str
+    tokens_a: int
+    tokens_b: int
+    typical_norm: float
+    toward_a: tuple[Difference, ...]
+    toward_b: tuple[Difference, ...]
+    left_out: int
+    figures: ReadingFigures
+    cluster: FoundCluster | None = None
+
+    @classmethod
+    def of(
+        cls, found: Contrast, labels: Mapping[int, FeatureLabel], cluster: FoundCluster | None = None
+    ) -> Differences:
+        """What was found, under the labels of now."""
+
+        def told(each: ContrastFeature) -> Difference:
+            label = labels[each.index].label if each.index in labels else None
+            return made_of(
+                Difference, each, feature_idx=each.index, label=label, strength=found.strength(each, CLUSTER_SHARE)
+            )
+
+        toward_a, toward_b = (tuple(map(told, side)) for side in (found.toward_a, found.toward_b))
+        return made_of(cls, found, toward_a=toward_a, toward_b=toward_b, cluster=cluster)
 
 
 class Contraster:
@@ -168,7 +232,7 @@ class Contraster:
                 param="features",
                 remedy="Choose among those found, or raise the limit.",
             )
-        model = self._rooms.library.models.by_name(found.model_name)
+        model = self._rooms.library.models.by_name(found.model)
         return cluster_document(
             found,
             [leaning[index] for index in chosen],
@@ -232,7 +296,7 @@ def cluster_document(
             f"At intensity 1 the vector they add is {length:.3g} long, "
             f"{share:.2f} of the residual stream's typical norm."
         ),
-        "model": {"hf_id": model_id or found.model_name},
+        "model": {"hf_id": model_id or found.model},
         "sae": {
             "mistudio_sae_id": found.sae_id,
             "layer": found.layer,
@@ -315,8 +379,7 @@ class _Contrasting(SaeReading[Contrast]):
                     param=f"texts_{name.lower()}",
                     remedy="Write longer texts.",
                 )
-        first, second = self._sums
-        assert first is not None and second is not None
+        first, second = map(there, self._sums)
         a, b = first / self._tokens[0], second / self._tokens[1]
         mean, share = a - b
         same = (mean > 0) == (share > 0)

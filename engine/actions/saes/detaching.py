@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from engine.actions.saes.context import Rooms, in_mb
+from engine.actions.saes.context import Rooms
 from engine.actions.saes.views import DetachResult, held_bytes
+from engine.counting import in_mb
 from engine.errors import MillmError, SaeNotAttached
 from engine.events import SaeDetached, SaesChanged
 from engine.library.records import SaeStatus

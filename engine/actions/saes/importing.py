@@ -12,11 +12,13 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.actions.saes.context import Rooms, in_mb
+from engine.actions.saes.context import Rooms
 from engine.actions.saes.errors import SaeFilesDamaged
 from engine.actions.saes.files import SaeFolder
 from engine.actions.saes.import_paths import checked_id, checked_layer, origin_of, usable_place, width_label
 from engine.actions.saes.measuring import Measurer
+from engine.checked import there
+from engine.counting import in_mb
 from engine.errors import InsufficientMemory
 from engine.events import SaesChanged
 from engine.library.errors import SaeAlreadyExists
@@ -24,6 +26,7 @@ from engine.library.records import NewSae, SaeRecord, SaeSource, SaeStatus
 from engine.saes.config import SaeConfig
 from engine.saes.errors import SaeLoadFailed
 from engine.saes.path_facts import l0_from_path, width_from_path
+from engine.wire import wire
 
 if TYPE_CHECKING:
     from engine.saes.formats import Detected
@@ -142,9 +145,8 @@ class Importer:
     def _add(self, new: NewSae, detected: Detected, *, copy: bool) -> tuple[SaeRecord, bool]:
         if not copy:
             return self._rooms.library.saes.add_or_find(new, replace_failed=True)
-        assert new.files_sha256 is not None
         self._refuse_taken(new.id)
-        with self._folder.staged(detected, new.id, new.files_sha256) as staged:
+        with self._folder.staged(detected, new.id, there(new.files_sha256)) as staged:
             with self._files:
                 self._refuse_taken(new.id)
                 failed = self._rooms.library.saes.get(new.id)
@@ -256,5 +258,5 @@ def _row(detected: Detected, config: SaeConfig, sae_id: str | None, digest: str)
         normalize_activations=config.normalize_activations.value,
         apply_b_dec_to_input=config.apply_b_dec_to_input,
         assumed=config.assumed,
-        config=config.as_dict(),
+        config=wire(config),
     )

@@ -30,6 +30,7 @@ from engine.actions.saes.label_rows import (
     refused,
     rows,
 )
+from engine.checked import there
 from engine.errors import InvalidParameter
 from engine.files import open_file
 from engine.library.records import FeatureLabel
@@ -103,8 +104,7 @@ def _read_files(files: Iterable[Path]) -> Iterator[tuple[str, Kind, str]]:
     for file in files:
         content = _content(file, left)
         left -= len(content)
-        kind = _kind(file)
-        assert kind is not None
+        kind: LabelKind = there(_kind(file))
         yield file.name, kind, decoded(content, file.name, kind)
 
 

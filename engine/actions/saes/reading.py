@@ -8,7 +8,7 @@ observers can read.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from statistics import median
@@ -57,13 +57,13 @@ class ReadPlace:
 
 @dataclass(frozen=True)
 class TokenReading:
-    """One token of a text that was read.
+    """One token that was read. ``top_k`` are [feature, activation]; ``activations`` those of the chosen features.
 
     Attributes:
         position: 0-based over everything the model read, a BOS included.
         text: The token as text; bytes that are no whole character as escapes.
-        features: The strongest features as (index, activation), strongest first; only those above 0.
-        chosen: Activations of the chosen features, in their order.
+        top_k: The strongest features, strongest first; only those above 0.
+        activations: In the order in which the features were chosen.
         norm: Length of the residual vector.
         sink: An attention sink: the first position, or a norm above :data:`SINK_FACTOR` medians. What it shows is read
             and says little about the text.
@@ -72,29 +72,40 @@ class TokenReading:
     position: int
     token_id: int
     text: str
-    features: tuple[tuple[int, float], ...]
-    chosen: tuple[float, ...]
+    top_k: tuple[tuple[int, float], ...]
+    activations: tuple[float, ...]
     norm: float
     sink: bool
 
 
 @dataclass(frozen=True)
 class TextReading:
-    """A text as one SAE sees it. ``chosen`` names the features whose values every token has."""
+    """A text as one SAE sees it. ``labels`` are by feature index as text.
+
+    Attributes:
+        features: The chosen ones, whose values every token has.
+        labels: Of every feature in it that has one; empty until :meth:`SaeActions.labelled_reading` fills them in.
+    """
 
     sae_id: str
     layer: int
-    model_name: str
-    chosen: tuple[int, ...]
+    model: str
+    features: tuple[int, ...]
     tokens: tuple[TokenReading, ...]
+    labels: Mapping[int, str] = field(default_factory=dict, kw_only=True)
     figures: ReadingFigures = field(compare=False)
+
+    @property
+    def seen(self) -> set[int]:
+        """Every feature in it."""
+        return {index for token in self.tokens for index, _ in token.top_k} | set(self.features)
 
     def values(self, feature: int) -> tuple[float, ...]:
         """The activation of one feature at each token; 0 where it is neither chosen nor among the strongest."""
-        if feature in self.chosen:
-            place = self.chosen.index(feature)
-            return tuple(token.chosen[place] for token in self.tokens)
-        return tuple(next((v for i, v in token.features if i == feature), 0.0) for token in self.tokens)
+        if feature in self.features:
+            place = self.features.index(feature)
+            return tuple(token.activations[place] for token in self.tokens)
+        return tuple(next((v for i, v in token.top_k if i == feature), 0.0) for token in self.tokens)
 
 
 class TextReader:

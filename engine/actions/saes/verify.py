@@ -10,6 +10,7 @@ from engine.errors import MillmError
 from engine.library.records import SaeRecord
 from engine.saes.config import SaeConfig
 from engine.saes.errors import SaeLoadFailed
+from engine.wire import wire
 
 if TYPE_CHECKING:
     from engine.saes.formats import Detected
@@ -76,7 +77,7 @@ def find_files(record: SaeRecord) -> tuple[Detected, SaeConfig]:
 
 
 def _require_unchanged(record: SaeRecord, config: SaeConfig, size: int) -> None:
-    now = config.as_dict()
+    now = wire(config)
     changed = [name for name in _ESSENCE if name in record.config and record.config[name] != now[name]]
     if record.file_size_bytes is not None and record.file_size_bytes != size:
         changed.append("file_size_bytes")

@@ -1,17 +1,18 @@
 """What the actions on SAEs answer with: frozen values with the names the management API uses, and how they are made.
 
-Memory is in MB of 2²⁰ bytes, layers count from 0.
+Memory is in MB of 10⁶ bytes, layers count from 0.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
-from engine.actions.saes.context import MB, Rooms, in_mb
+from engine.actions.saes.context import Rooms
+from engine.counting import MB, in_mb
 from engine.saes.attachment import Attachment
+from engine.wire import made_of
 
 
 class AttachStatus(StrEnum):
@@ -21,16 +22,8 @@ class AttachStatus(StrEnum):
     ALREADY_ATTACHED = "already_attached"
 
 
-class View:
-    """An answer; :meth:`as_dict` gives it as JSON values."""
-
-    def as_dict(self) -> dict[str, Any]:
-        """The fields by name."""
-        return asdict(self)  # type: ignore[call-overload]
-
-
 @dataclass(frozen=True)
-class Compatibility(View):
+class Compatibility:
     """Whether an SAE can be attached at a layer of the resident model."""
 
     compatible: bool
@@ -39,7 +32,7 @@ class Compatibility(View):
 
 
 @dataclass(frozen=True)
-class AttachResult(View):
+class AttachResult:
     """One SAE was attached. ``layer_module_path`` is the block it reads."""
 
     status: AttachStatus
@@ -51,7 +44,7 @@ class AttachResult(View):
 
 
 @dataclass(frozen=True)
-class AttachSetResult(View):
+class AttachSetResult:
     """A set was attached. ``attached_count`` and the total are of all SAEs that are attached now."""
 
     status: AttachStatus
@@ -63,7 +56,7 @@ class AttachSetResult(View):
 
 
 @dataclass(frozen=True)
-class DetachResult(View):
+class DetachResult:
     """An SAE left every layer it was on. ``unused``: no request ran with it any more."""
 
     status: str
@@ -74,7 +67,7 @@ class DetachResult(View):
 
 
 @dataclass(frozen=True)
-class DeleteResult(View):
+class DeleteResult:
     """An SAE left the library."""
 
     status: str
@@ -83,7 +76,7 @@ class DeleteResult(View):
 
 
 @dataclass(frozen=True)
-class LabelsResult(View):
+class LabelsResult:
     """Labels were stored for ``imported`` features; ``skipped`` rows had none."""
 
     sae_id: str
@@ -92,7 +85,7 @@ class LabelsResult(View):
 
 
 @dataclass(frozen=True)
-class AttachmentView(View):
+class AttachmentView:
     """An attachment. ``steering_apply_count`` counts passes that added a vector at its layer; None: not counted."""
 
     sae_id: str
@@ -104,7 +97,7 @@ class AttachmentView(View):
 
 
 @dataclass(frozen=True)
-class FirstAttachmentView(View):
+class FirstAttachmentView:
     """The first attachment, all None or False while there is none."""
 
     is_attached: bool
@@ -117,7 +110,7 @@ class FirstAttachmentView(View):
 
 
 @dataclass(frozen=True)
-class AttachmentsView(View):
+class AttachmentsView:
     """All attachments in the order they were made. ``vram_warning``: their total is above the advisory envelope."""
 
     is_attached: bool
@@ -129,7 +122,7 @@ class AttachmentsView(View):
 
 
 @dataclass(frozen=True)
-class SteeringView(View):
+class SteeringView:
     """The hand-set values of one attached SAE, by feature index as text in rising order; empty while none is."""
 
     enabled: bool
@@ -153,7 +146,7 @@ class Viewer:
         found = self.all()
         if not found.entries:
             return FirstAttachmentView(False)
-        return FirstAttachmentView(True, **found.entries[0].as_dict())
+        return made_of(FirstAttachmentView, found.entries[0], is_attached=True)
 
     def all(self) -> AttachmentsView:
         """Every attachment and the memory they take together."""

@@ -7,8 +7,8 @@ import traceback
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from engine.actions.saes.context import MB, in_mb
 from engine.config import EngineSettings
+from engine.counting import MB, in_mb
 from engine.errors import InsufficientMemory, MillmError
 from engine.library.records import SaeRecord
 from engine.models.registry import LoadedModel

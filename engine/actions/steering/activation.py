@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from engine.actions.steering.unit_of_work import Change
+from engine.checked import there
 from engine.counting import so_many
 from engine.documents.binding import AttachedSae, Binding, Cause, bind
 from engine.documents.verdicts import judge_cluster
@@ -21,6 +22,7 @@ from engine.steering.live import AttachmentKey, LiveState, ServingProfile, circu
 from engine.steering.stored import StoredProfile, read_stored, stored_document
 from engine.steering.strengths import SteeredSet
 from engine.steering.targets import bound_for_request, require_indices
+from engine.wire import made_of
 
 
 @dataclass(frozen=True)
@@ -95,8 +97,7 @@ def put_in_force(change: Change, record: ProfileRecord) -> InForce:
             changes["warnings"] = judge_cluster(document, attached, change.bounds).warnings
         if not record.bound and place is not None:
             changes |= {"bound": True, "sae_id": place[0], "layer": place[1]}
-    active = change.step.profiles.set_active(record.id, **changes)
-    assert active is not None
+    active = there(change.step.profiles.set_active(record.id, **changes))
     return InForce(active, steered, tuple(warnings))
 
 
@@ -123,9 +124,7 @@ def label_only(change: Change, record: ProfileRecord) -> ProfileRecord:
         change.desk.deactivate_profile(now.profile_id, clear=False)
     if now is None or now.profile_id != record.id:
         change.desk.activate_profile(serving_profile(read_stored(record), None))
-    active = change.step.profiles.set_active(record.id)
-    assert active is not None
-    return active
+    return there(change.step.profiles.set_active(record.id))
 
 
 def take_out_of_force(change: Change, profile_id: str, *, clear: bool = True) -> bool:
@@ -204,8 +203,7 @@ def mark_composed(change: Change) -> None:
 def live_claims(change: Change) -> tuple[Claim, ...]:
     """Every layer that is held."""
     return tuple(
-        Claim(each.circuit_id, each.circuit_name, each.layer, frozenset(each.steering_keys), each.composed)
-        for each in change.step.claims.live()
+        made_of(Claim, each, steering_keys=frozenset(each.steering_keys)) for each in change.step.claims.live()
     )
 
 

@@ -1,195 +1,152 @@
-"""What the circuit actions answer: frozen values whose ``as_dict`` is the form in which they travel.
+"""What the circuit actions answer: frozen values whose fields are the keys of the management API.
 
 The phrase of a rung is always sent beside the number, so that nobody else has to spell it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Self
 
 from engine.documents.evidence import is_validated, rung_language, rung_next_step
-from engine.library.records import CircuitRecord
+from engine.library.records import CircuitRecord, ServingMode
 from engine.steering.hazards import Hazard
-from engine.steering.strengths import SteeredSet
+from engine.wire import LEFT_OUT, UNTOLD, beside, made_of
 
 
 @dataclass(frozen=True)
 class CircuitSummary:
-    """A circuit's row. ``steering``: whether it adds anything now; None where that was not looked at."""
+    """A circuit. ``steering``: whether it adds anything now; null where that was not looked at.
 
-    record: CircuitRecord
-    steering: bool | None = None
+    ``only_persistence``: every edge is a direction that the residual stream carries on, nothing computed; it is to be
+    said beside the phrase of the rung. ``rung_next_step`` is done outside this program, with the tool that made the
+    document.
+    """
 
-    def as_dict(self) -> dict[str, Any]:
-        """As the management API gives it; times are ISO 8601, UTC."""
-        record = self.record
-        return {
-            "id": record.id,
-            "name": record.name,
-            "description": record.description,
-            "rung": record.rung,
-            "rung_language": rung_language(record.rung),
-            "rung_next_step": rung_next_step(record.rung),
-            "only_persistence": record.only_persistence,
-            "validated": is_validated(record.rung),
-            "edge_count": record.edge_count,
-            "layers": list(record.layers),
-            "serveable": record.serveable,
-            "is_active": record.is_active,
-            "serving_mode": None if record.serving_mode is None else record.serving_mode.value,
-            "intensity": record.intensity,
-            "per_sae_warnings": [dict(each) for each in record.per_sae_warnings],
-            "steering": self.steering,
-            "created_at": record.created_at.isoformat(),
-            "updated_at": record.updated_at.isoformat(),
-        }
+    id: str
+    name: str
+    description: str | None
+    rung: int
+    rung_language: str
+    rung_next_step: str | None
+    only_persistence: bool
+    validated: bool
+    edge_count: int
+    layers: tuple[int, ...]
+    serveable: bool
+    is_active: bool
+    serving_mode: ServingMode | None
+    intensity: float | None
+    per_sae_warnings: tuple[Mapping[str, Any], ...]
+    steering: bool | None
+    created_at: datetime
+    updated_at: datetime
+    record: CircuitRecord = field(metadata=UNTOLD)
+
+    @classmethod
+    def of(cls, record: CircuitRecord, steering: bool | None = None, **more: Any) -> Self:
+        """The summary of a row, with the fields that an answer has beside it."""
+        return made_of(
+            cls,
+            record,
+            rung_language=rung_language(record.rung),
+            rung_next_step=rung_next_step(record.rung),
+            validated=is_validated(record.rung),
+            steering=steering,
+            record=record,
+            **more,
+        )
 
 
 @dataclass(frozen=True)
 class CircuitList:
-    """A page of circuits, newest first; ``total`` counts all that fit the question."""
+    """A page of circuits, newest first.
+
+    ``total`` counts all that fit the question.
+    """
 
     circuits: tuple[CircuitSummary, ...]
     active_circuit_id: str | None
     total: int
 
-    def as_dict(self) -> dict[str, Any]:
-        """As the management API gives it."""
-        return {
-            "circuits": [each.as_dict() for each in self.circuits],
-            "active_circuit_id": self.active_circuit_id,
-            "total": self.total,
-        }
-
 
 @dataclass(frozen=True)
-class ImportedCircuit:
-    """A circuit that is in the library now, and what was found when it was read."""
+class ImportedCircuit(CircuitSummary):
+    """A circuit that came in, and what was found when it was read."""
 
-    summary: CircuitSummary
     warnings: tuple[str, ...]
 
-    def as_dict(self) -> dict[str, Any]:
-        """As the management API gives it."""
-        return {**self.summary.as_dict(), "warnings": list(self.warnings)}
-
 
 @dataclass(frozen=True)
-class ActivatedCircuit:
-    """A circuit that serves now.
+class ActivatedCircuit(CircuitSummary):
+    """A circuit that serves now. ``applied_per_layer`` is by layer and feature index, as text.
 
     Attributes:
         bound_layers: Its layers that have their SAE, rising.
-        steered: What it adds, one set per SAE.
-        slice_layer, slice_profile_id: Which layer a slice serves, and the cluster that does; None when served in full.
+        applied_per_layer: What it adds; nothing at intensity 0.
         acknowledged_unvalidated: It is below rung 2 and the caller said that this is known.
+        slice_layer, slice_profile_id: Which layer a slice serves, and the cluster that does; neither when served in
+            full.
         composed_layers: Its layers that another circuit holds too.
         allowed_layer_overlap: The caller allowed that.
     """
 
-    summary: CircuitSummary
     bound_layers: tuple[int, ...]
-    steered: tuple[SteeredSet, ...]
+    applied_per_layer: Mapping[int, Mapping[int, float]]
     hazards: tuple[Hazard, ...]
     warnings: tuple[str, ...]
     acknowledged_unvalidated: bool
-    slice_layer: int | None = None
-    slice_profile_id: str | None = None
-    composed_layers: tuple[int, ...] = ()
-    allowed_layer_overlap: bool = False
-
-    @property
-    def applied_per_layer(self) -> dict[str, dict[str, float]]:
-        """Layer → feature → what is added, with indices as text; nothing at intensity 0."""
-        return applied_per_layer(self.steered)
-
-    def as_dict(self) -> dict[str, Any]:
-        """As the management API gives it; what does not apply is left out."""
-        travelling = {
-            **self.summary.as_dict(),
-            "bound_layers": list(self.bound_layers),
-            "applied_per_layer": self.applied_per_layer,
-            "hazards": [each.as_dict() for each in self.hazards],
-            "warnings": list(self.warnings),
-            "acknowledged_unvalidated": self.acknowledged_unvalidated,
-        }
-        if self.slice_layer is not None:
-            travelling |= {"slice_layer": self.slice_layer, "slice_profile_id": self.slice_profile_id}
-        if self.composed_layers:
-            travelling["composed_layers"] = list(self.composed_layers)
-        if self.allowed_layer_overlap:
-            travelling["allowed_layer_overlap"] = True
-        return travelling
+    slice_layer: int | None = field(default=None, metadata=LEFT_OUT)
+    slice_profile_id: str | None = field(default=None, metadata=beside("slice_layer"))
+    composed_layers: tuple[int, ...] = field(default=(), metadata=LEFT_OUT)
+    allowed_layer_overlap: bool = field(default=False, metadata=LEFT_OUT)
 
 
 @dataclass(frozen=True)
-class DialledCircuit:
+class DialledCircuit(CircuitSummary):
     """A circuit's dial was set.
 
     ``reapplied``: its values are live at the new intensity. ``superseded``: somebody changed the live steering after
     that and before this answer.
     """
 
-    summary: CircuitSummary
     reapplied: bool
     superseded: bool
     warnings: tuple[str, ...]
 
-    def as_dict(self) -> dict[str, Any]:
-        """As the management API gives it."""
-        return {
-            **self.summary.as_dict(),
-            "reapplied": self.reapplied,
-            "superseded": self.superseded,
-            "warnings": list(self.warnings),
-        }
-
 
 @dataclass(frozen=True)
-class DeactivatedCircuit:
-    """A circuit that serves no more. ``cleared_steering``: it added something, and that is gone."""
+class DeactivatedCircuit(CircuitSummary):
+    """A circuit that serves no more.
 
-    summary: CircuitSummary
+    ``cleared_steering``: it added something, and that is gone.
+    """
+
     cleared_steering: bool
-
-    def as_dict(self) -> dict[str, Any]:
-        """As the management API gives it."""
-        return {**self.summary.as_dict(), "cleared_steering": self.cleared_steering}
 
 
 @dataclass(frozen=True)
 class DeletedCircuit:
-    """A circuit that is gone. ``slice_profile_id``: the cluster of its slice, which went with it."""
+    """A circuit that is gone.
+
+    ``slice_profile_id``: the cluster of its slice, which went with it.
+    """
 
     circuit_id: str
+    deleted: bool = field(default=True, init=False)
     cleared_steering: bool
-    slice_profile_id: str | None = None
-
-    def as_dict(self) -> dict[str, Any]:
-        """As the management API gives it; what does not apply is left out."""
-        travelling = {"circuit_id": self.circuit_id, "deleted": True, "cleared_steering": self.cleared_steering}
-        return travelling if self.slice_profile_id is None else travelling | {"slice_profile_id": self.slice_profile_id}
+    slice_profile_id: str | None = field(default=None, metadata=LEFT_OUT)
 
 
 @dataclass(frozen=True)
 class ReleasedClaims:
-    """Layers that a circuit let go of, rising."""
+    """Layers that a circuit let go of.
+
+    They rise.
+    """
 
     circuit_id: str
     released_layers: tuple[int, ...]
     warnings: tuple[str, ...] = ()
-
-    def as_dict(self) -> dict[str, Any]:
-        """As the management API gives it."""
-        return {
-            "circuit_id": self.circuit_id,
-            "released_layers": list(self.released_layers),
-            "warnings": list(self.warnings),
-        }
-
-
-def applied_per_layer(steered: Sequence[SteeredSet]) -> dict[str, dict[str, float]]:
-    """``steered`` by layer and feature, with indices as text."""
-    return {str(each.layer): {str(index): value for index, value in each.strengths} for each in steered}

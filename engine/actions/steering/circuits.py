@@ -33,6 +33,7 @@ from engine.steering.claims import Claim
 from engine.steering.dial import circuit_setting
 from engine.steering.errors import AmbiguousActiveCircuit, NoActiveCircuit
 from engine.steering.gate import require_validated
+from engine.wire import made_of, wire
 
 MAX_PAGE = 200
 
@@ -51,7 +52,7 @@ class CircuitActions(SteeringActions):
         _require_within("offset", offset, 0, None)
         page = self._library.circuits.list(min_rung=min_rung, serveable=serveable, limit=limit, offset=offset)
         active = self._library.circuits.active()
-        summaries = tuple(CircuitSummary(each) for each in page.circuits)
+        summaries = tuple(map(CircuitSummary.of, page.circuits))
         return CircuitList(summaries, active[0].id if active else None, page.total)
 
     def get(self, circuit_id: str) -> CircuitSummary:
@@ -80,8 +81,7 @@ class CircuitActions(SteeringActions):
     def claims(self) -> tuple[Claim, ...]:
         """Every layer that is held, by layer."""
         return tuple(
-            Claim(each.circuit_id, each.circuit_name, each.layer, frozenset(each.steering_keys), each.composed)
-            for each in self._library.claims.live()
+            made_of(Claim, each, steering_keys=frozenset(each.steering_keys)) for each in self._library.claims.live()
         )
 
     def export(self, circuit_id: str) -> dict[str, Any]:
@@ -118,7 +118,7 @@ class CircuitActions(SteeringActions):
                     rung=document.rung,
                     edge_count=len(definition.edges),
                     layers=document.layers,
-                    per_sae_warnings=tuple(each.as_dict() for each in verdict.layers),
+                    per_sae_warnings=tuple(wire(verdict.layers)),
                     serveable=verdict.serveable,
                     intensity=document.intensity,
                     provenance={"imported_at": datetime.now(UTC).isoformat(), "origin": origin},
@@ -126,7 +126,7 @@ class CircuitActions(SteeringActions):
                 rename=rename,
             )
         self._publish(CircuitsChanged())
-        return ImportedCircuit(self._summary(record), verdict.warnings)
+        return ImportedCircuit.of(record, self._steers(record), warnings=verdict.warnings)
 
     def delete(self, circuit_id: str) -> DeletedCircuit:
         """Delete a circuit, deactivating it first where it is active, and the cluster that was made for its slice.
@@ -187,7 +187,7 @@ class CircuitActions(SteeringActions):
             record = require_circuit(change.step.circuits, circuit_id)
         if before.is_active:
             self._publish(*_changed(before))
-        return DeactivatedCircuit(self._summary(record), cleared)
+        return DeactivatedCircuit.of(record, self._steers(record), cleared_steering=cleared)
 
     def set_intensity(
         self,
@@ -230,7 +230,9 @@ class CircuitActions(SteeringActions):
         # By now the draft has the number under which it was put in place.
         superseded = reapplied and self._desk.state.version != change.draft.state.version
         self._publish(CircuitsChanged())
-        return DialledCircuit(self._summary(record), reapplied, superseded, warnings)
+        return DialledCircuit.of(
+            record, self._steers(record), reapplied=reapplied, superseded=superseded, warnings=warnings
+        )
 
     def release_claims(self, circuit_id: str) -> ReleasedClaims:
         """Let go of a circuit's layers, so that others may claim them; what it steers stays."""
@@ -268,7 +270,10 @@ class CircuitActions(SteeringActions):
         return failed
 
     def _summary(self, record: CircuitRecord) -> CircuitSummary:
-        return CircuitSummary(record, holds_live_keys(self._desk.state, record))
+        return CircuitSummary.of(record, self._steers(record))
+
+    def _steers(self, record: CircuitRecord) -> bool:
+        return holds_live_keys(self._desk.state, record)
 
 
 def _the_active_one(active: list[CircuitRecord], circuit_id: str | None) -> CircuitRecord:

@@ -24,6 +24,7 @@ from engine.actions.steering.results import (
 )
 from engine.actions.steering.unit_of_work import SteeringActions
 from engine.actions.steering.views import ClusterView
+from engine.checked import there
 from engine.config import EngineSettings
 from engine.documents.bundle import BundleItem
 from engine.documents.cluster import LOCAL_KEYS
@@ -62,7 +63,7 @@ class ClusterActions(SteeringActions):
 
     def list(self) -> ClusterList:
         """Every cluster, by name."""
-        return ClusterList(tuple(ClusterSummary.of(each) for each in self._library.profiles.list(ProfileKind.CLUSTER)))
+        return ClusterList.of(self._library.profiles.list(ProfileKind.CLUSTER))
 
     def get(self, cluster_id: str) -> ClusterSummary:
         """One cluster."""
@@ -109,17 +110,17 @@ class ClusterActions(SteeringActions):
             if activate:
                 results = self._activate_one_of(results)
         self._publish(ClustersChanged())
-        return ImportOutcome(tuple(results))
+        return ImportOutcome.of(results)
 
     def _store(self, item: BundleItem, rename: bool, hub_ref: Mapping[str, Any] | None) -> ImportItem:
         if item.document is None:
-            return _refused(item.name, item.error)
+            return _refused(item.name, there(item.error))
         prepared = prepare_cluster(item.document, self._desk.state.attached, self._bounds, hub_ref=hub_ref)
         try:
             record = self._library.profiles.add(prepared.new, rename=rename)
         except MillmError as error:
             return _refused(item.name, error)
-        return ImportItem(record.name, prepared.status, record.id, record.warnings)
+        return ImportItem(record.name, prepared.status, record.warnings, record.id)
 
     def _activate_one_of(self, results: _Results) -> _Results:
         active: str | None = None
@@ -195,7 +196,6 @@ class ClusterActions(SteeringActions):
         return DialledCluster(cluster_id, value, reapplied)
 
 
-def _refused(name: str, error: MillmError | None) -> ImportItem:
-    assert error is not None
+def _refused(name: str, error: MillmError) -> ImportItem:
     errors = error.details.get("errors", []) if isinstance(error, DocumentRefused) else []
     return ImportItem(name, ImportStatus.ERROR, error=error.one_line(), errors=tuple(errors), code=error.code)

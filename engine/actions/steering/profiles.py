@@ -48,16 +48,16 @@ class ProfileActions(SteeringActions):
 
     def list(self, kind: ProfileKind | None = None) -> ProfileList:
         """Every profile, clusters among them unless one ``kind`` is asked for, by name."""
-        return ProfileList(tuple(ProfileSummary(each) for each in self._library.profiles.list(kind)))
+        return ProfileList.of(self._library.profiles.list(kind))
 
     def get(self, profile_id: str) -> ProfileSummary:
         """One profile."""
-        return ProfileSummary(require_profile(self._library.profiles, profile_id))
+        return ProfileSummary.of(require_profile(self._library.profiles, profile_id))
 
     def active(self) -> ProfileSummary | None:
         """The active profile or cluster, None when none is."""
         record = self._library.profiles.active()
-        return None if record is None else ProfileSummary(record)
+        return None if record is None else ProfileSummary.of(record)
 
     # --- making and editing -----------------------------------------------------------------------------------------
 
@@ -82,7 +82,7 @@ class ProfileActions(SteeringActions):
                 NewProfile(name, description, model_id=model_id, sae_id=sae_id, layer=layer, steering=strengths)
             )
         self._publish(ProfilesChanged())
-        return ProfileSummary(record)
+        return ProfileSummary.of(record)
 
     def save_current(
         self, name: str, description: str | None = None, *, sae_id: str | None = None, layer: int | None = None
@@ -107,7 +107,7 @@ class ProfileActions(SteeringActions):
                 )
             )
         self._publish(ProfilesChanged())
-        return ProfileSummary(record)
+        return ProfileSummary.of(record)
 
     def update(self, profile_id: str, changes: Mapping[str, object]) -> ProfileSummary:
         """Set the fields named in ``changes`` and keep the rest; ``steering`` replaces all strengths.
@@ -136,7 +136,7 @@ class ProfileActions(SteeringActions):
             record = change.step.profiles.update(profile_id, **wanted)
             change.desk.relabel_profile(serving_profile(read_stored(record), None))
         self._publish(_changed(record))
-        return ProfileSummary(record)
+        return ProfileSummary.of(record)
 
     def delete(self, profile_id: str) -> DeletedProfile:
         """Delete a profile, deactivating it first where it is active."""
@@ -212,7 +212,7 @@ class ProfileActions(SteeringActions):
         with self._lock:
             restored = self._library.profiles.put_back(record)
         self._publish(_changed(restored))
-        return ProfileSummary(restored)
+        return ProfileSummary.of(restored)
 
     def release_all(self) -> tuple[str, ...]:
         """No profile is active any more: the model has left. Returns the parts that failed, which are logged."""
@@ -273,7 +273,7 @@ class ProfileActions(SteeringActions):
                 rename=rename,
             )
         self._publish(ProfilesChanged())
-        return ProfileSummary(record)
+        return ProfileSummary.of(record)
 
 
 def _place_to_save(state: LiveState, sae_id: str | None, layer: int | None) -> tuple[str, int]:

@@ -1,163 +1,145 @@
-"""What the profile and cluster actions answer: frozen values whose ``as_dict`` is the form in which they travel."""
+"""What the profile and cluster actions answer: frozen values whose fields are the keys of the management API."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from engine.documents.ranges import Range
 from engine.documents.verdicts import ImportStatus
-from engine.library.records import ProfileRecord
+from engine.library.records import ProfileKind, ProfileRecord
 from engine.steering.stored import stored_document
+from engine.wire import LEFT_OUT, UNTOLD, beside, made_of
 
 
 @dataclass(frozen=True)
 class ProfileSummary:
-    """A profile's row."""
+    """A profile; a cluster is one too. ``steering`` is by feature index as text."""
 
-    record: ProfileRecord
+    id: str
+    name: str
+    description: str | None
+    model_id: str | None
+    sae_id: str | None
+    layer: int | None
+    steering: Mapping[int, float]
+    is_active: bool
+    source_kind: ProfileKind
+    intensity: float
+    sensing_enabled: bool
+    created_at: datetime
+    updated_at: datetime
+    record: ProfileRecord = field(metadata=UNTOLD)
 
-    def as_dict(self) -> dict[str, Any]:
-        """As the management API gives it; times are ISO 8601, UTC."""
-        record = self.record
-        return {
-            "id": record.id,
-            "name": record.name,
-            "description": record.description,
-            "model_id": record.model_id,
-            "sae_id": record.sae_id,
-            "layer": record.layer,
-            "steering": {str(index): strength for index, strength in record.steering.items()},
-            "is_active": record.is_active,
-            "source_kind": record.source_kind.value,
-            "intensity": record.intensity,
-            "sensing_enabled": record.sensing_enabled,
-            "created_at": record.created_at.isoformat(),
-            "updated_at": record.updated_at.isoformat(),
-        }
+    @classmethod
+    def of(cls, record: ProfileRecord) -> ProfileSummary:
+        """The summary of a row."""
+        return made_of(cls, record, record=record)
 
 
 @dataclass(frozen=True)
 class ProfileList:
-    """Profiles by name; ``active_profile_id`` is among them or None."""
+    """Profiles by name."""
 
     profiles: tuple[ProfileSummary, ...]
+    total: int
+    active_profile_id: str | None
 
-    @property
-    def active_profile_id(self) -> str | None:
-        """The active one."""
-        return next((each.record.id for each in self.profiles if each.record.is_active), None)
-
-    def as_dict(self) -> dict[str, Any]:
-        """As the management API gives it."""
-        return {
-            "profiles": [each.as_dict() for each in self.profiles],
-            "total": len(self.profiles),
-            "active_profile_id": self.active_profile_id,
-        }
+    @classmethod
+    def of(cls, records: Iterable[ProfileRecord]) -> ProfileList:
+        """The list of these rows; the active one is among them or None."""
+        found = tuple(map(ProfileSummary.of, records))
+        return cls(found, len(found), next((each.id for each in found if each.is_active), None))
 
 
 @dataclass(frozen=True)
 class ActivatedProfile:
-    """An activation. ``feature_count`` features steer because of it; ``warnings`` say what else happened."""
+    """A profile or cluster was activated.
+
+    ``feature_count`` features steer because of it; ``warnings`` say what else happened.
+    """
 
     profile_id: str
+    applied_steering: bool = field(init=False)
     feature_count: int
     warnings: tuple[str, ...] = ()
 
-    @property
-    def applied_steering(self) -> bool:
-        """Whether anything steers because of it."""
-        return self.feature_count > 0
-
-    def as_dict(self) -> dict[str, Any]:
-        """As the management API gives it."""
-        return {
-            "profile_id": self.profile_id,
-            "applied_steering": self.applied_steering,
-            "feature_count": self.feature_count,
-            "warnings": list(self.warnings),
-        }
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "applied_steering", self.feature_count > 0)
 
 
 @dataclass(frozen=True)
 class DeactivatedProfile:
-    """A deactivation. ``cleared_steering``: values were there and are gone."""
+    """A profile or cluster was deactivated.
+
+    ``cleared_steering``: values were there and are gone.
+    """
 
     profile_id: str
     cleared_steering: bool
     warnings: tuple[str, ...] = ()
 
-    def as_dict(self) -> dict[str, Any]:
-        """As the management API gives it."""
-        return {
-            "profile_id": self.profile_id,
-            "cleared_steering": self.cleared_steering,
-            "warnings": list(self.warnings),
-        }
-
 
 @dataclass(frozen=True)
 class DeletedProfile(DeactivatedProfile):
-    """A profile that is gone, and was deactivated first where it was active."""
+    """A profile or cluster is gone.
 
-    def as_dict(self) -> dict[str, Any]:
-        """As the management API gives it."""
-        return {**super().as_dict(), "deleted": True}
+    It was deactivated first where it was active.
+    """
+
+    deleted: bool = field(default=True, init=False)
 
 
 @dataclass(frozen=True)
 class ClusterSummary:
-    """A cluster's row, with what its document says. ``members`` are (feature, label, strength with its direction)."""
+    """A cluster. ``members`` are [feature, label, strength with its direction]."""
 
-    record: ProfileRecord
+    id: str
+    name: str
+    description: str | None
+    model_id: str | None
+    sae_id: str | None
+    layer: int | None
+    is_active: bool
+    intensity: float
+    sensing_enabled: bool
+    member_count: int
     members: tuple[tuple[int, str | None, float], ...]
-    display_token: str | None = None
-    intensity_range: Range | None = None
-    budget_b: float | None = None
-    formula_id: str | None = None
+    display_token: str | None
+    bound: bool
+    warnings: tuple[str, ...]
+    hub_ref: Mapping[str, Any] | None
+    intensity_range: Range | None
+    budget_b: float | None
+    formula_id: str | None
+    created_at: datetime
+    updated_at: datetime
+    record: ProfileRecord = field(metadata=UNTOLD)
 
     @classmethod
     def of(cls, record: ProfileRecord) -> ClusterSummary:
         """The summary of a row. Where its document can no longer be read, the row's own strengths stand alone."""
         document = stored_document(record)
-        if document is None:
-            return cls(record, tuple((index, None, strength) for index, strength in record.steering.items()))
-        definition = document.definition
-        return cls(
-            record,
-            tuple((each.feature_idx, each.label, each.directional_strength) for each in definition.members),
-            definition.display_token,
-            document.intensity_range,
-            definition.budget.B if definition.budget else None,
-            definition.budget.formula_id if definition.budget else None,
+        definition = None if document is None else document.definition
+        budget = None if definition is None else definition.budget
+        members: tuple[tuple[int, str | None, float], ...] = (
+            tuple((index, None, strength) for index, strength in record.steering.items())
+            if definition is None
+            else tuple((each.feature_idx, each.label, each.directional_strength) for each in definition.members)
         )
-
-    def as_dict(self) -> dict[str, Any]:
-        """As the management API gives it."""
-        record = self.record
-        return {
-            "id": record.id,
-            "name": record.name,
-            "description": record.description,
-            "model_id": record.model_id,
-            "sae_id": record.sae_id,
-            "layer": record.layer,
-            "is_active": record.is_active,
-            "intensity": record.intensity,
-            "sensing_enabled": record.sensing_enabled,
-            "member_count": len(self.members),
-            "members": [list(member) for member in self.members],
-            "display_token": self.display_token,
-            "bound": record.bound,
-            "warnings": list(record.warnings),
-            "hub_ref": None if record.hub_ref is None else dict(record.hub_ref),
-            "intensity_range": None if self.intensity_range is None else list(self.intensity_range),
-            "budget_b": self.budget_b,
-            "formula_id": self.formula_id,
-            "created_at": record.created_at.isoformat(),
-            "updated_at": record.updated_at.isoformat(),
-        }
+        return made_of(
+            cls,
+            record,
+            record=record,
+            member_count=len(members),
+            members=members,
+            display_token=None if definition is None else definition.display_token,
+            intensity_range=None if document is None else document.intensity_range,
+            budget_b=None if budget is None else budget.B,
+            formula_id=None if budget is None else budget.formula_id,
+        )
 
 
 @dataclass(frozen=True)
@@ -165,70 +147,59 @@ class ClusterList:
     """Clusters by name."""
 
     clusters: tuple[ClusterSummary, ...]
+    active_cluster_id: str | None
 
-    @property
-    def active_cluster_id(self) -> str | None:
-        """The active one."""
-        return next((each.record.id for each in self.clusters if each.record.is_active), None)
-
-    def as_dict(self) -> dict[str, Any]:
-        """As the management API gives it."""
-        return {
-            "clusters": [each.as_dict() for each in self.clusters],
-            "active_cluster_id": self.active_cluster_id,
-        }
+    @classmethod
+    def of(cls, records: Iterable[ProfileRecord]) -> ClusterList:
+        """The list of these rows."""
+        found = tuple(map(ClusterSummary.of, records))
+        return cls(found, next((each.id for each in found if each.is_active), None))
 
 
 @dataclass(frozen=True)
 class ImportItem:
-    """What became of one definition.
+    """What became of one definition of an import.
 
     ``errors`` are ``{pointer, message}`` where the document itself was refused; ``code`` is the refusal's.
     """
 
     name: str
     status: ImportStatus
-    profile_id: str | None = None
     warnings: tuple[str, ...] = ()
-    error: str | None = None
-    errors: tuple[dict[str, str], ...] = ()
-    code: str | None = None
-
-    def as_dict(self) -> dict[str, Any]:
-        """As the management API gives it; keys that do not apply are left out."""
-        travelling: dict[str, Any] = {"name": self.name, "status": self.status.value, "warnings": list(self.warnings)}
-        if self.profile_id is not None:
-            travelling["profile_id"] = self.profile_id
-        if self.error is not None:
-            travelling |= {"error": self.error, "errors": list(self.errors), "code": self.code}
-        return travelling
+    profile_id: str | None = field(default=None, metadata=LEFT_OUT)
+    error: str | None = field(default=None, metadata=LEFT_OUT)
+    errors: tuple[Mapping[str, str], ...] = field(default=(), metadata=beside("error"))
+    code: str | None = field(default=None, metadata=beside("error"))
 
 
 @dataclass(frozen=True)
 class ImportOutcome:
-    """What became of every definition of an import, in the document's order."""
+    """What became of every definition of an import.
 
-    results: tuple[ImportItem, ...] = field(default_factory=tuple)
+    They are in the document's order; ``blocked`` is part of the protocol and always 0.
+    """
 
-    def as_dict(self) -> dict[str, Any]:
-        """As the management API gives it; ``blocked`` is part of the protocol and always 0."""
-        statuses = [each.status for each in self.results]
-        return {
-            "results": [each.as_dict() for each in self.results],
-            "imported": sum(each in (ImportStatus.IMPORTED, ImportStatus.IMPORTED_UNBOUND) for each in statuses),
-            "blocked": statuses.count(ImportStatus.BLOCKED),
-            "errors": statuses.count(ImportStatus.ERROR),
-        }
+    results: tuple[ImportItem, ...]
+    imported: int
+    blocked: int
+    errors: int
+
+    @classmethod
+    def of(cls, results: Iterable[ImportItem]) -> ImportOutcome:
+        """The outcome of these."""
+        found = tuple(results)
+        statuses = [each.status for each in found]
+        imported = statuses.count(ImportStatus.IMPORTED) + statuses.count(ImportStatus.IMPORTED_UNBOUND)
+        return cls(found, imported, statuses.count(ImportStatus.BLOCKED), statuses.count(ImportStatus.ERROR))
 
 
 @dataclass(frozen=True)
 class DialledCluster:
-    """A cluster's or profile's dial was set; ``reapplied``: its values are live at the new intensity."""
+    """A cluster's dial was set.
+
+    A profile's too; ``reapplied``: its values are live at the new intensity.
+    """
 
     profile_id: str
     intensity: float
     reapplied: bool
-
-    def as_dict(self) -> dict[str, Any]:
-        """As the management API gives it."""
-        return {"profile_id": self.profile_id, "intensity": self.intensity, "reapplied": self.reapplied}

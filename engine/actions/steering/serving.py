@@ -15,7 +15,7 @@ from engine.actions.steering.activation import (
     put_in_force,
     take_out_of_force,
 )
-from engine.actions.steering.circuit_results import ActivatedCircuit, CircuitSummary
+from engine.actions.steering.circuit_results import ActivatedCircuit
 from engine.actions.steering.cluster_import import prepare_cluster
 from engine.actions.steering.lookup import stored_circuit
 from engine.actions.steering.unit_of_work import Change
@@ -37,6 +37,7 @@ from engine.steering.live import AttachmentKey, ServingCircuit
 from engine.steering.slices import first_bound_layer, slice_document
 from engine.steering.stored import stored_document
 from engine.steering.strengths import SteeredSet
+from engine.wire import wire
 
 
 @dataclass(frozen=True)
@@ -100,17 +101,18 @@ def activate(change: Change, record: CircuitRecord, asked: Asked, *, allow_concu
         record.id,
         served.mode,
         intensity=served.intensity,
-        per_sae_warnings=tuple(each.as_dict() for each in candidate.verdict.layers),
+        per_sae_warnings=tuple(wire(candidate.verdict.layers)),
         serveable=candidate.verdict.serveable,
         **({} if served.slice_profile_id is None else {"slice_profile_id": served.slice_profile_id}),
     )
     applied = {each.layer: each.values for each in served.steered}
-    return ActivatedCircuit(
-        CircuitSummary(active, holds_live_keys(change.draft.state, active)),
-        candidate.bound_layers,
-        served.steered,
-        hazards(applied, candidate.document.definition.edges),
-        (
+    return ActivatedCircuit.of(
+        active,
+        holds_live_keys(change.draft.state, active),
+        bound_layers=candidate.bound_layers,
+        applied_per_layer=applied,
+        hazards=hazards(applied, candidate.document.definition.edges),
+        warnings=(
             *candidate.verdict.warnings,
             *_duplicates(candidate.flat),
             *served.warnings,

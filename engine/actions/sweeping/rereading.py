@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING
 
 from engine.actions.saes.context import Rooms
 from engine.actions.saes.reading import ReadPlace, SaeReading
@@ -16,15 +16,6 @@ if TYPE_CHECKING:
 
     from engine.models.backends.backend import Backend, KVStore
     from engine.models.backends.residual import Intervention
-
-
-@runtime_checkable
-class GivesAllLogits(Protocol):
-    """A backend that gives the logits of every position of a pass at once; others are fed token by token."""
-
-    def extend_all(self, store: KVStore, token_ids: Sequence[int], work: Intervention | None = None) -> Tensor:
-        """As ``extend``, with float32 logits ``[tokens, vocab]``."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -73,7 +64,7 @@ class Rereading(SaeReading[Reread]):
         if not counted:
             backend.extend(store, chunk, work)
             return
-        if isinstance(backend, GivesAllLogits):
+        if backend.capabilities.all_logits:
             logits = backend.extend_all(store, chunk, work)[first : first + len(about)]
             self._loss += _loss(logits[counted], [about[place] for place in counted])
             return

@@ -89,6 +89,7 @@ class Capabilities:
         reads_alike: So that each gives the bits it gives alone (:meth:`Backend.logits_at_ends`).
         steering: What can be done to the residual stream.
         chunks: A text can be read in parts. False: whole, and from then on token by token.
+        all_logits: One pass gives the logits after each of its tokens (:meth:`Backend.extend_all`).
     """
 
     batching: bool
@@ -97,6 +98,7 @@ class Capabilities:
     reads_alike: bool = False
     steering: Steering = Steering()
     chunks: bool = True
+    all_logits: bool = False
 
 
 @dataclass(frozen=True)
@@ -246,6 +248,13 @@ class Backend(Protocol):
         """Feed ``token_ids`` to the one row of ``store``; returns float32 logits ``[vocab]`` after the last of them.
 
         ``work``: what this pass adds to the residual stream and who watches it; None is a plain pass.
+        """
+        ...
+
+    def extend_all(self, store: KVStore, token_ids: Sequence[int], work: Intervention | None = None) -> Tensor:
+        """As :meth:`extend`, with float32 logits ``[tokens, vocab]`` after each token.
+
+        Needs ``capabilities.all_logits``; elsewhere tokens are fed one by one by :meth:`extend`.
         """
         ...
 

@@ -26,6 +26,7 @@ from torch import Tensor
 from torch.nn import Embedding, Linear, Module, Parameter
 from torch.nn import functional as F
 
+from engine.counting import MB
 from engine.models.hardware.devices import release_cached_memory
 
 log = logging.getLogger(__name__)
@@ -222,7 +223,7 @@ def pack(model: Module, device: torch.device, dtype: torch.dtype) -> Packing:
         for parameter in left:
             parameter.data = parameter.data.clone()
     _tidy_memory(packer.packed)
-    log.info("%d products by arranged weights (%d MB)", done.products, done.nbytes // 2**20)
+    log.info("%d products by arranged weights (%d MB)", done.products, done.nbytes // MB)
     return done
 
 

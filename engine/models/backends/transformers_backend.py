@@ -15,6 +15,7 @@ import inspect
 import logging
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,6 +23,7 @@ import torch
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from engine.checked import of_kind
 from engine.counting import so_many
 from engine.errors import (
     CheckpointInvalid,
@@ -99,7 +101,7 @@ class TransformersBackend:
         self._in_modules = ModuleState(model)
         self.capabilities = Capabilities(False)
         self.capabilities = self._find_capabilities()
-        self.capabilities = trial.tried(self, known=self.model_type in PROVEN)
+        self.capabilities = replace(trial.tried(self, known=self.model_type in PROVEN), all_logits=True)
         self.info = self._describe()
         self.kv_bytes_per_token = max(1, 2 * self._n_layers() * _kv_width(self._config) * self.dtype.itemsize)
         self.kv_cells: int | None = None
@@ -287,7 +289,7 @@ class TransformersBackend:
         with torch.inference_mode(), self._guarded(len(token_ids), 1), self._hooks.working(work):
             if isinstance(store, KVSlab):
                 return self._extend_slab(store, token_ids)
-            assert isinstance(store, LibraryStore)
+            store = of_kind(LibraryStore, store)
             for part in self._parts(store, token_ids):
                 output = self._call_library(self._model, store, part, **self._keep_last())
             return cast(Tensor, output.logits[0, -1, : self._vocab].float())
@@ -356,7 +358,7 @@ class TransformersBackend:
                 output = self._model(input_ids=ids, **self._slab_arguments(store, step))
                 store.commit()
             else:
-                assert isinstance(store, LibraryStore)
+                store = of_kind(LibraryStore, store)
                 parts = [self._call_library(self._model, store, part) for part in self._parts(store, token_ids)]
                 return torch.cat([part.logits[0, :, : self._vocab].float() for part in parts])
             return cast(Tensor, output.logits[0, :, : self._vocab].float())
@@ -372,21 +374,21 @@ class TransformersBackend:
                 output = decoder(input_ids=ids, **self._slab_arguments(store, step))
                 store.commit()
             else:
-                assert isinstance(store, LibraryStore)
+                store = of_kind(LibraryStore, store)
                 parts = [self._call_library(decoder, store, part) for part in self._parts(store, token_ids)]
                 return torch.cat([part.last_hidden_state[0].float() for part in parts])
             return cast(Tensor, output.last_hidden_state[0].float())
 
     def decode(self, batch: KVStore, token_ids: Sequence[int], work: Intervention | None = None) -> Tensor:
         """Feed one token to each row; float32 logits ``[rows, vocab]``."""
-        assert isinstance(batch, KVSlab)
+        batch = of_kind(KVSlab, batch)
         self._check_ids([token_ids])
         with torch.inference_mode(), self._guarded(1, len(token_ids)), self._hooks.working(work):
             return self._decode_slab(batch, token_ids)
 
     def join(self, batch: KVStore, store: KVStore) -> int:
         """Copy the row of ``store`` to the end of ``batch``; its row number."""
-        assert isinstance(batch, KVSlab) and isinstance(store, KVSlab)
+        batch, store = of_kind(KVSlab, batch), of_kind(KVSlab, store)
         with torch.inference_mode(), self._guarded(store.lengths[0], 1):
             return batch.join(store)
 
@@ -399,7 +401,7 @@ class TransformersBackend:
 
     def leave(self, batch: KVStore, row: int) -> None:
         """Remove a row; the last one takes its number."""
-        assert isinstance(batch, KVSlab)
+        batch = of_kind(KVSlab, batch)
         with torch.inference_mode():
             batch.leave(row)
 

@@ -2,7 +2,6 @@
 
 Read through NVML (the optional package ``nvidia-ml-py``) or else through the ``nvidia-smi`` program. Neither opens a
 CUDA context, which would take hundreds of megabytes of the card. PyTorch is asked only where it has opened one itself.
-Memory is in MB of 2²⁰ bytes, as ``nvidia-smi`` counts.
 """
 
 from __future__ import annotations
@@ -17,7 +16,9 @@ from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import Any
 
-MB = 2**20
+SMI_UNIT = 2**20
+"""Bytes of what ``nvidia-smi`` calls MiB."""
+
 SMI_TIMEOUT_S = 5.0
 NOT_MEASURED = "not_measured_by_torch"
 
@@ -27,19 +28,19 @@ _PROCESS_FIELDS = "gpu_uuid,pid,used_memory"
 
 @dataclass(frozen=True)
 class GpuProcess:
-    """A process on a card; ``used_mb`` is None where the driver does not say."""
+    """A process on a card; ``used_bytes`` is None where the driver does not say."""
 
     pid: int
-    used_mb: float | None
+    used_bytes: int | None
 
 
 @dataclass(frozen=True)
 class TorchMemory:
-    """What PyTorch holds on its card ``index``: ``allocated_mb`` in tensors, ``reserved_mb`` with its own cache."""
+    """What PyTorch holds on its card ``index``: allocated in tensors, reserved with its own cache."""
 
     index: int
-    allocated_mb: float
-    reserved_mb: float
+    allocated_bytes: int
+    reserved_bytes: int
 
 
 @dataclass(frozen=True)
@@ -57,9 +58,9 @@ class GpuCard:
     index: int
     uuid: str
     name: str
-    total_mb: float
-    used_mb: float
-    free_mb: float
+    total_bytes: int
+    used_bytes: int
+    free_bytes: int
     utilization: float | None = None
     temperature: float | None = None
     processes: tuple[GpuProcess, ...] | None = None
@@ -147,14 +148,14 @@ def _nvml_card(nvml: ModuleType, index: int) -> GpuCard:
     except nvml.NVMLError as error:
         reason = str(error)
     else:
-        processes = tuple(GpuProcess(int(each.pid), _to_mb(each.usedGpuMemory)) for each in found)
+        processes = tuple(GpuProcess(int(each.pid), each.usedGpuMemory) for each in found)
     return GpuCard(
         index,
         _text(nvml.nvmlDeviceGetUUID(handle)),
         _text(nvml.nvmlDeviceGetName(handle)),
-        memory.total / MB,
-        memory.used / MB,
-        memory.free / MB,
+        memory.total,
+        memory.used,
+        memory.free,
         utilization,
         temperature,
         processes,
@@ -170,10 +171,6 @@ def _optional(nvml: ModuleType, read: Callable[[], float]) -> float | None:
         return None
 
 
-def _to_mb(size: int | None) -> float | None:
-    return None if size is None else size / MB
-
-
 def _text(value: str | bytes) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
@@ -186,14 +183,16 @@ def _read_smi() -> list[GpuCard]:
     if program is None:
         raise _Unavailable("There is no nvidia-smi on this machine.")
     rows = _query(program, f"--query-gpu={_CARD_FIELDS}")
-    processes: dict[str, list[GpuProcess]] | None = {}
+    processes: dict[str, list[GpuProcess]] | None
+    found: dict[str, list[GpuProcess]] = {}
     reason: str | None = None
     try:
         for uuid, pid, used in _query(program, f"--query-compute-apps={_PROCESS_FIELDS}"):
-            assert processes is not None
-            processes.setdefault(uuid, []).append(GpuProcess(int(pid), _figure(used)))
+            found.setdefault(uuid, []).append(GpuProcess(int(pid), _bytes(used)))
     except (_Unavailable, ValueError) as error:
         processes, reason = None, str(error)
+    else:
+        processes = found
     try:
         return [_smi_card(row, processes, reason) for row in rows]
     except (ValueError, TypeError) as error:
@@ -220,14 +219,19 @@ def _smi_card(row: Sequence[str], processes: Mapping[str, list[GpuProcess]] | No
         int(index),
         uuid,
         name,
-        float(total),
-        float(used),
-        float(free),
+        round(float(total) * SMI_UNIT),
+        round(float(used) * SMI_UNIT),
+        round(float(free) * SMI_UNIT),
         _figure(utilization),
         _figure(temperature),
         None if processes is None else tuple(processes.get(uuid, ())),
         reason,
     )
+
+
+def _bytes(text: str) -> int | None:
+    figure = _figure(text)
+    return None if figure is None else round(figure * SMI_UNIT)
 
 
 def _figure(text: str) -> float | None:
@@ -251,7 +255,7 @@ def _torch_memory() -> dict[str, TorchMemory]:
         uuid = getattr(torch.cuda.get_device_properties(index), "uuid", None)
         if uuid is not None:
             found[_bare(str(uuid))] = TorchMemory(
-                index, torch.cuda.memory_allocated(index) / MB, torch.cuda.memory_reserved(index) / MB
+                index, torch.cuda.memory_allocated(index), torch.cuda.memory_reserved(index)
             )
     return found
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from engine.counting import MB
 from engine.errors import InsufficientMemory
 
 BYTES_PER_VALUE = {"float32": 4, "bfloat16": 2, "float16": 2}
@@ -52,7 +53,7 @@ class MemoryEstimate:
         """Raise :class:`InsufficientMemory` when the model ``name`` does not fit; the message carries both figures."""
         if self.available is None or self.fits:
             return
-        terms, mb = self.terms, 1_000_000
+        terms, mb = self.terms, MB
         raise InsufficientMemory(
             f"{name} needs about {terms.total // mb} MB on {self.device} ({terms.weights // mb} MB weights, "
             f"{terms.kv // mb} MB for {terms.kv_tokens} tokens of context, {terms.working // mb} MB working memory); "

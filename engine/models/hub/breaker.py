@@ -40,23 +40,23 @@ class BreakerState(StrEnum):
 
 @dataclass(frozen=True)
 class BreakerFigures:
-    """A breaker at one moment.
+    """What stands between us and a remote service; ``remaining_seconds`` is null unless it is open.
 
     Attributes:
         failures: Failures in a row.
-        threshold: Failures in a row that open it.
-        recovery_s: Seconds it stays open.
-        remaining_s: Seconds until a call may try again; None unless it is open.
-        opened: How often it has opened since the start.
+        failure_threshold: Failures in a row that open it.
+        recovery_seconds: How long it stays open.
+        remaining_seconds: How long until a call may try again.
+        times_opened: Since the start.
     """
 
     name: str
     state: BreakerState
     failures: int
-    threshold: int
-    recovery_s: float
-    remaining_s: float | None
-    opened: int
+    failure_threshold: int
+    recovery_seconds: float
+    remaining_seconds: float | None
+    times_opened: int
 
 
 class CircuitBreaker:
@@ -119,7 +119,7 @@ class CircuitBreaker:
 
     def retry_after(self) -> int:
         """Whole seconds after which to try again, at least 1."""
-        remaining = self.figures().remaining_s
+        remaining = self.figures().remaining_seconds
         return max(1, math.ceil(remaining or 0.0))
 
     def figures(self) -> BreakerFigures:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from engine.checked import there
 from engine.counting import plural, so_many
 from engine.errors import InvalidParameter, shortened
 from engine.files import open_file
@@ -110,7 +111,7 @@ def inspect_checkpoint(path: Path) -> CheckpointReport:
         architecture = _architecture(findings, config)
         sizes = _sizes(findings, config)
     findings.refuse()
-    assert config is not None and architecture is not None
+    config, architecture = there(config), there(architecture)
     weight_bytes = sum(tensor.nbytes for tensor in tensors)
     method = _quantization_method(config)
     floats = [tensor for tensor in tensors if tensor.dtype in FORMAT_NAMES]

@@ -9,6 +9,7 @@ import pytest
 
 from engine.engine import Engine
 from engine.library.records import SaeStatus
+from engine.wire import wire
 from tests.conftest import EngineMaker
 from tests.made_saes import make_sae
 from tests.waiting import wait_until
@@ -39,7 +40,7 @@ def engine(make_engine: EngineMaker, tmp_path: Path) -> Engine:
 
 def activate_circuit(engine: Engine) -> str:
     outcome = engine.circuits.import_document(json.dumps(CIRCUIT).encode())
-    circuit_id = outcome.as_dict()["id"]
+    circuit_id = wire(outcome)["id"]
     engine.circuits.activate(circuit_id)
     assert len(engine.desk.live_plan.sets) == 2
     assert engine.desk.live_plan.rung == 2
@@ -101,5 +102,5 @@ def test_the_hooks_are_counted(engine: Engine) -> None:
     request = GenerationRequest("tiny-llama", TextInput(("the sea",)), Sampling(ignore_eos=True), max_tokens=4)
     collect(engine.generation, engine.generation.prepare(request))
     # One pass reads the prompt, three feed the first three tokens back; layer 2 is never added to.
-    view = engine.saes.attachments_view().as_dict()
+    view = wire(engine.saes.attachments_view())
     assert [entry["steering_apply_count"] for entry in view["entries"]] == [4, 0]

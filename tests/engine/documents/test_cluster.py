@@ -8,6 +8,7 @@ from engine.documents.binding import SaeReference
 from engine.documents.cluster import read_cluster
 from engine.documents.imports import import_clusters
 from engine.documents.members import directional
+from engine.wire import wire
 from tests.engine.documents.samples import cluster, encoded
 
 
@@ -91,9 +92,7 @@ def test_sae_id_is_another_spelling() -> None:
 def test_a_range_that_cannot_be_read_is_noted_and_not_refused(declared: Any, expected: Any, note: str | None) -> None:
     document = read_cluster(cluster(budget={"intensity_range": declared}))
     assert document.intensity_range == expected
-    assert [each.as_dict() for each in document.notes] == (
-        [{"pointer": "/budget/intensity_range", "message": note}] if note else []
-    )
+    assert wire(document.notes) == ([{"pointer": "/budget/intensity_range", "message": note}] if note else [])
     assert document.exported()["budget"] == {"intensity_range": declared}
 
 

@@ -28,6 +28,7 @@ from engine.steering.flatten import flatten
 from engine.steering.gate import require_validated
 from engine.steering.hazards import hazards
 from engine.steering.slices import slice_document
+from engine.wire import wire
 from tests.engine.documents.samples import circuit
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -125,13 +126,13 @@ def test_nothing_said_of_an_unvalidated_circuit_claims_causation(rung: int) -> N
     said += [refused.value.one_line(), str(refused.value.details)]
     attached = [AttachedSae("other", 6, 8192, 1024)]
     verdict = judge_circuit(document, attached, DialBounds())
-    said += [*verdict.warnings, str([each.as_dict() for each in verdict.layers])]
+    said += [*verdict.warnings, str(wire(verdict.layers))]
     flat = flatten(document)
-    said += [str(each.as_dict()) for each in hazards(flat.strengths, document.definition.edges)]
+    said += [str(wire(each)) for each in hazards(flat.strengths, document.definition.edges)]
     said.append(str(slice_document(document, 6, circuit_id="circ_1", intensity=1.0)))
     with pytest.raises(CircuitLayerContention) as contended:
         grant(
-            [Claim("circ_2", "other", 6, frozenset({17}))],
+            [Claim(6, "circ_2", "other", False, frozenset({17}))],
             circuit_id="circ_1",
             circuit_name="mine",
             keys=flat.strengths,

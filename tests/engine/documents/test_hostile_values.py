@@ -12,6 +12,7 @@ from engine.documents.errors import DocumentRefused
 from engine.documents.imports import import_circuit, import_clusters, import_profile
 from engine.documents.ranges import DialBounds
 from engine.documents.verdicts import judge_circuit, judge_cluster
+from engine.wire import wire
 from tests.hostile import LONG, spoilt
 from tests.server.management.documents import bundle, circuit, cluster
 
@@ -52,7 +53,7 @@ def _clusters(raw: bytes) -> Any:
 def _circuit(raw: bytes) -> Any:
     document = import_circuit(raw)
     verdict = judge_circuit(document, ATTACHED, DialBounds())
-    return [document.exported(), verdict.warnings, [each.as_dict() for each in verdict.layers], document.rung]
+    return [document.exported(), verdict.warnings, wire(verdict.layers), document.rung]
 
 
 def _profile(raw: bytes) -> Any:

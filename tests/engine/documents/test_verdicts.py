@@ -7,6 +7,7 @@ from engine.documents.circuit import read_circuit
 from engine.documents.cluster import read_cluster
 from engine.documents.ranges import DialBounds
 from engine.documents.verdicts import ImportStatus, judge_circuit, judge_cluster
+from engine.wire import wire
 from tests.engine.documents.samples import circuit, cluster
 
 BOUNDS = DialBounds()
@@ -79,7 +80,7 @@ def test_a_circuit_at_home() -> None:
     verdict = judge_circuit(read_circuit(circuit()), [SIX, ELEVEN], BOUNDS)
     assert verdict.serveable
     assert verdict.warnings == ()
-    assert [each.as_dict() for each in verdict.layers] == [
+    assert wire(verdict.layers) == [
         {"layer": 6, "sae_id": "sae_a", "verdict": "bind"},
         {"layer": 11, "sae_id": "sae_b", "verdict": "bind"},
     ]
@@ -98,7 +99,7 @@ def test_every_verdict_of_a_circuits_layers() -> None:
     ]
     verdict = judge_circuit(read_circuit(raw), attached, BOUNDS)
     assert not verdict.serveable
-    assert [each.as_dict() for each in verdict.layers] == [
+    assert wire(verdict.layers) == [
         {"layer": 1, "sae_id": "s", "verdict": "bind"},
         {"layer": 2, "sae_id": "t", "verdict": "warn", "reason": "substituted: made with 's', runs on 't' at layer 2"},
         {
@@ -123,7 +124,7 @@ def test_a_layer_without_features_is_judged_and_needs_no_sae() -> None:
     raw["saes"].append({"layer": 20, "mistudio_sae_id": "sae_c"})
     verdict = judge_circuit(read_circuit(raw), [SIX, ELEVEN], BOUNDS)
     assert verdict.serveable
-    assert verdict.layers[2].as_dict()["verdict"] == "unbound"
+    assert wire(verdict.layers[2])["verdict"] == "unbound"
 
 
 def test_a_circuit_of_clusters_that_were_not_expanded_cannot_serve() -> None:

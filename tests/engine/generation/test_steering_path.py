@@ -13,6 +13,7 @@ from engine.sampling import Sampling
 from engine.steering.live import ServingProfile
 from engine.steering.path import MOST_STEPS, NO_PATH, SteeringPath, SteeringStep
 from engine.steering.report import CircuitItem, SteeringReport
+from engine.wire import wire
 from tests.engine.generation.driving import Answer, Driver
 from tests.engine.generation.test_steered_lanes import attach, inline
 
@@ -31,7 +32,7 @@ def driver(tiny_checkpoint: Path, library: Library) -> Driver:
 def told(path: SteeringPath) -> list[tuple[int, str]]:
     """Token and λ of each step."""
     found = []
-    for step in path.as_list():
+    for step in wire(path.told()):
         item = step["items"][0]
         found.append((step["token"], item.get("intensity", item["kind"])))
     return found
@@ -66,7 +67,7 @@ def test_one_that_is_left_alone_has_one_step(driver: Driver, seed: int | None) -
     own = driver.send("the sea", steering=inline("sae-1", f3=9.0), sampling=Sampling(temperature=0.0, seed=seed))
     driver.finish()
     assert told(ends(follows)[0]) == [(0, "1.0")]
-    (step,) = ends(own)[0].as_list()
+    (step,) = wire(ends(own)[0].told())
     assert (step["token"], step["items"][0]["kind"]) == (0, "inline")
 
 

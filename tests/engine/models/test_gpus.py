@@ -52,9 +52,9 @@ def test_cards_and_their_processes(smi: Path) -> None:
     assert (reading.reason, reading.source) == (None, "nvidia-smi")
     first, second = reading.cards
     assert (first.index, first.uuid, first.name) == (0, UUID, "NVIDIA H200")
-    assert (first.total_mb, first.used_mb, first.free_mb) == (143771.0, 521.0, 143250.0)
+    assert (first.total_bytes, first.used_bytes, first.free_bytes) == (150_754_820_096, 546_308_096, 150_208_512_000)
     assert (first.utilization, first.temperature) == (37.0, 41.0)
-    assert first.processes == (GpuProcess(4711, 512.0), GpuProcess(4712, None))
+    assert first.processes == (GpuProcess(4711, 536_870_912), GpuProcess(4712, None))
     assert first.torch is None
     assert (second.utilization, second.temperature, second.processes) == (None, 36.0, ())
 

@@ -17,6 +17,7 @@ from engine.monitor.live import LiveMonitor
 from engine.monitor.rows import NO_OBSERVERS
 from engine.saes.config import Architecture
 from engine.saes.errors import InvalidFeatureIndex
+from engine.wire import wire
 from tests.engine.monitor.made import attached, make_sae, plain_sae, ramp_sae, residual, row, show
 
 NOON = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
@@ -79,7 +80,7 @@ def test_a_decode_pass_gives_each_row_its_record(monitor: LiveMonitor) -> None:
     rows = [row("a", 5, 71), row("b", 9, 72, choice=1)]
     show(monitor.observers(rows), 2, residual([[3.0, 1.0, 0.0]], [[0.0, 0.5, 2.0]]))
     newest, older = monitor.history()
-    assert older.as_dict() == {
+    assert wire(older) == {
         "timestamp": "2026-05-04T12:00:00+00:00",
         "request_id": "a",
         "choice": 0,
@@ -235,7 +236,7 @@ def test_history_is_kept_on_resize(monitor: LiveMonitor) -> None:
 
 
 def test_state_in_the_shape_of_the_wire(monitor: LiveMonitor) -> None:
-    assert monitor.state().as_dict() == {
+    assert wire(monitor.state()) == {
         "enabled": False,
         "sae_attached": False,
         "sae_id": None,
@@ -248,7 +249,7 @@ def test_state_in_the_shape_of_the_wire(monitor: LiveMonitor) -> None:
     }
     watch_plain(monitor, features=[2], history_size=7, top_k=3)
     read(monitor, "a", 1, 7, [1.0, 0.0, 0.0])
-    assert monitor.state().as_dict() == {
+    assert wire(monitor.state()) == {
         "enabled": True,
         "sae_attached": True,
         "sae_id": "toy",

@@ -110,7 +110,7 @@ def test_what_reading_costs() -> None:
     assert monitor.cost().milliseconds_per_token is None
     show(monitor.observers([row("a", 5, 71), row("b", 5, 71)]), 2, residual([[1.0, 0.0, 0.0]], [[1.0, 0.0, 0.0]]))
     # One second for the layer, one for the rest; two tokens.
-    assert monitor.cost() == MonitoringCost(2, 2.0)
+    assert monitor.cost() == MonitoringCost(True, 2, 2.0, 1000.0)
     assert monitor.cost().milliseconds_per_token == 1000.0
     monitor.clear_statistics()
-    assert monitor.cost() == MonitoringCost(0, 0.0)
+    assert monitor.cost() == MonitoringCost(True, 0, 0.0, None)

@@ -11,6 +11,7 @@ import torch
 from engine.saes.config import Architecture, NormalizeActivations, SaeConfig, SourceFormat
 from engine.saes.errors import InvalidFeatureIndex, SaeIncompatible, SaeLoadFailed
 from engine.saes.sae import Sae
+from engine.wire import wire
 from tests.engine.saes.small import LENS, THRESHOLD, X, tensors
 
 
@@ -259,7 +260,7 @@ def test_the_description_is_json() -> None:
     import json
 
     config = make(Architecture.TOPK, k=2, layer=5, assumed=("something",)).config
-    stored = json.loads(json.dumps(config.as_dict()))
+    stored = json.loads(json.dumps(wire(config)))
     assert stored["architecture"] == "topk"
     assert stored["normalize_activations"] == "none"
     assert stored["assumed"] == ["something"]

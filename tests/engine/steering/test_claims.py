@@ -7,10 +7,11 @@ import pytest
 
 from engine.steering.claims import Claim, Granted, grant, is_composed, require_single_slice
 from engine.steering.errors import CircuitLayerContention
+from engine.wire import wire
 
 
 def _claim(circuit: str, layer: int, *keys: int, composed: bool = False) -> Claim:
-    return Claim(circuit, circuit.upper(), layer, frozenset(keys), composed)
+    return Claim(layer, circuit, circuit.upper(), composed, frozenset(keys))
 
 
 def _grant(
@@ -108,7 +109,7 @@ def test_a_circuit_is_composed_if_any_layer_is() -> None:
 
 
 def test_a_claim_as_it_travels() -> None:
-    assert _claim("a", 6, 41, 9).as_dict() == {
+    assert wire(_claim("a", 6, 41, 9)) == {
         "layer": 6,
         "circuit_id": "a",
         "circuit_name": "A",

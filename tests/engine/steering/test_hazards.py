@@ -6,6 +6,7 @@ import pytest
 
 from engine.documents.circuit import Edge
 from engine.steering.hazards import hazards
+from engine.wire import wire
 
 
 def _edge(up: tuple[int, int], down: tuple[int, int], **changes: Any) -> Edge:
@@ -26,7 +27,7 @@ def _rows(strengths: dict[int, dict[int, float]], *edges: Edge) -> list[tuple[An
             row["rung"],
             row["quantified_effect"],
         )
-        for row in (each.as_dict() for each in hazards(strengths, edges))
+        for row in (wire(each) for each in hazards(strengths, edges))
     ]
 
 

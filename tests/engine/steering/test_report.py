@@ -20,6 +20,7 @@ from engine.steering.report import (
     describe,
 )
 from engine.steering.strengths import SteeredSet
+from engine.wire import wire
 
 LFM = "LiquidAI--LFM2.5-1.2B-Instruct-sae--layer_11"
 LFM_HASH = "sha256:a4eae730e5105f422b93abeece7e03bda3c29b096c07aa9cee6f247e12844105"
@@ -132,7 +133,7 @@ def test_as_plain_values() -> None:
         items=(_profile("Grüße"), ManualItem(DEMO)),
         changed=True,
     )
-    assert report.as_dict() == {
+    assert wire(report.told()) == {
         "text": report.text(),
         "changed": True,
         "items": [
@@ -158,7 +159,7 @@ def test_as_plain_values() -> None:
             },
         ],
     }
-    assert NO_STEERING.as_dict() == {"text": "none", "changed": False, "items": [{"kind": "none"}]}
+    assert wire(NO_STEERING.told()) == {"text": "none", "changed": False, "items": [{"kind": "none"}]}
 
 
 def test_impossible_reports_are_refused() -> None:
@@ -175,7 +176,7 @@ B = SteeredSet.of("b", 11, {5: 1.0})
 
 
 def _kinds(report: SteeringReport) -> list[str]:
-    return [item["kind"] for item in report.as_dict()["items"]]
+    return [item["kind"] for item in wire(report.told())["items"]]
 
 
 def test_nothing_added_is_none_whatever_was_asked() -> None:
@@ -223,8 +224,8 @@ def test_persistence_goes_with_the_report_and_not_with_its_text() -> None:
     report = describe([A], circuits=[own])
     assert report.only_persistence
     assert report.text() == 'circuit;id="circ_1";intensity="1.0"'
-    assert [item.get("only_persistence") for item in report.as_dict()["items"]] == [True]
-    assert not describe([A, B], circuits=[own]).as_dict()["items"][1].get("only_persistence")
+    assert [item.get("only_persistence") for item in wire(report.told())["items"]] == [True]
+    assert not wire(describe([A, B], circuits=[own]).told())["items"][1].get("only_persistence")
     assert not describe([A, B], circuits=[own, CircuitLabel((B,), "circ_2", 1.0)]).only_persistence
     assert not describe([B]).only_persistence
 

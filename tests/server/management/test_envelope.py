@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import PurePosixPath
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
-from server.management.envelope import wire
+from engine.wire import LEFT_OUT, beside, made_of, wire
+from server.openapi.shapes import Shapes
 from tests.server.management.conftest import House
 
 
@@ -36,6 +37,62 @@ def test_engine_values_become_json_values() -> None:
         "none": None,
         "figures": [0.5, None],
     }
+
+
+class Place(NamedTuple):
+    sae_id: str
+    layer: int
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of it."""
+
+    name: str
+    place: Place | None = None
+    layer: int | None = field(default=None, metadata=LEFT_OUT)
+    shared: tuple[int, ...] = field(default=(), metadata=LEFT_OUT)
+    forced: bool = field(default=False, metadata=LEFT_OUT)
+    error: str | None = field(default=None, metadata=LEFT_OUT)
+    code: str | None = field(default=None, metadata=beside("error"))
+
+
+@dataclass(frozen=True)
+class Stored:
+    """The same before it is told; ``raw`` is nobody's business."""
+
+    name: str
+    layer: int
+    raw: bytes
+
+
+def test_what_does_not_apply_is_left_out_and_the_description_says_so() -> None:
+    assert wire(Outcome("a")) == {"name": "a", "place": None}
+    # A layer 0 applies; what stands beside another is there with it, null or not.
+    full = Outcome("b", Place("sea", 0), 0, (3,), True, "no", None)
+    assert wire(full) == {
+        "name": "b",
+        "place": {"sae_id": "sea", "layer": 0},
+        "layer": 0,
+        "shared": [3],
+        "forced": True,
+        "error": "no",
+        "code": None,
+    }
+    assert list(wire(full)) == ["name", "place", "layer", "shared", "forced", "error", "code"]
+    shapes = Shapes()
+    shapes.of(Outcome)
+    told = shapes.named["Outcome"]
+    assert told["required"] == ["name", "place"]
+    assert told["properties"]["layer"] == {"type": "integer"}
+    assert told["properties"]["code"] == {"type": ["string", "null"]}
+    assert shapes.named["Place"]["required"] == ["sae_id", "layer"]
+
+
+def test_an_answer_takes_the_fields_it_shares_with_a_record() -> None:
+    assert made_of(Outcome, Stored("a", 7, b""), error="no") == Outcome("a", layer=7, error="no")
+    with pytest.raises(TypeError):
+        made_of(Stored, Outcome("a"))
 
 
 def test_what_has_no_json_form_is_a_mistake() -> None:

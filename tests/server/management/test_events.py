@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
+import psutil
 import pytest
 
 from engine.engine import Engine
@@ -216,6 +217,7 @@ def test_the_machine_is_told_about_at_once_and_again(bare: House, monkeypatch: p
             "memory_total_mb",
             "process_memory_mb",
         }
+        assert figures["memory_total_mb"] == round(psutil.virtual_memory().total / 1e6, 1)
         assert 10 < figures["process_memory_mb"] < figures["memory_total_mb"]
         with bare.socket(machine=True) as late:
             assert late.wait_for("system:metrics")["memory_total_mb"] == figures["memory_total_mb"]

@@ -51,7 +51,7 @@ def test_a_text_is_read_token_by_token(mirror: House) -> None:
     ids = [token["token_id"] for token in tokens]
     assert api.ok("POST", READ, {"token_ids": ids, "top_k": 3, "features": [5, 37]})["tokens"] == tokens
     direct = mirror.engine.saes.read_text("the quick brown fox", top_k=3, features=[5, 37]).result(60)
-    assert [list(each.chosen) for each in direct.tokens] == [token["activations"] for token in tokens]
+    assert [list(each.activations) for each in direct.tokens] == [token["activations"] for token in tokens]
 
 
 def test_a_conversation_is_read_as_the_model_reads_it(mirror: House) -> None:

@@ -14,6 +14,7 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
+from engine.checked import of_kind, there
 from engine.errors import EngineUnsupported, GenerationFailed
 from engine.models.backends.backend import LLAMACPP_WORD, Capabilities, KvNeed, KVStore, ModelInfo, RowsRefused
 from engine.models.backends.llamacpp.context import ContextOptions, LlamaContext, NoCells, no_room
@@ -129,7 +130,7 @@ class LlamaCppBackend:
 
     def join(self, batch: KVStore, store: KVStore) -> int:
         """Copy the row of ``store`` to the end of ``batch``; its row number."""
-        assert isinstance(batch, LlamaStore) and isinstance(store, LlamaStore)
+        batch, store = of_kind(LlamaStore, batch), of_kind(LlamaStore, store)
         if not batch.sequences and store.alone:
             # The copy of a lone store is as lone as it is.
             batch.alone, batch.tokens = True, store.tokens
@@ -140,7 +141,7 @@ class LlamaCppBackend:
 
     def fork(self, store: KVStore, row: int, length: int) -> LlamaStore | None:
         """A copy of the first ``length`` tokens of a row, which may be taken away again when room is short."""
-        assert isinstance(store, LlamaStore)
+        store = of_kind(LlamaStore, store)
         if store.alone or row >= len(store.lengths) or not self._pool.has(store):
             return None
         if self._model.keeps_state and length != store.lengths[row]:
@@ -153,14 +154,14 @@ class LlamaCppBackend:
 
     def leave(self, batch: KVStore, row: int) -> None:
         """Remove a row; the last one takes its number."""
-        assert isinstance(batch, LlamaStore)
+        batch = of_kind(LlamaStore, batch)
         self._pool.remove_row(batch, row)
 
     # --- passes -----------------------------------------------------------------------------------------------------
 
     def extend(self, store: KVStore, token_ids: Sequence[int], work: Intervention | None = None) -> Tensor:
         """Feed tokens to the one row of ``store``; float32 logits ``[vocab]`` after the last."""
-        assert isinstance(store, LlamaStore)
+        store = of_kind(LlamaStore, store)
         self._take_up(store)
         if work is None:
             self._feed(store, token_ids, None)
@@ -170,14 +171,20 @@ class LlamaCppBackend:
             with self._tapped(store, work) as tap:
                 self._feed(store, token_ids, work)
                 tap.finish()
-        assert store.context is not None
-        return store.context.last_logits()
+        return there(store.context).last_logits()
+
+    def extend_all(self, store: KVStore, token_ids: Sequence[int], work: Intervention | None = None) -> Tensor:
+        """Not offered: a call keeps the logits after its last token alone."""
+        raise EngineUnsupported(
+            "A pass of a GGUF model gives the logits after its last token.", remedy="Read the tokens one by one."
+        )
 
     def read_together(
         self, prompts: Sequence[Sequence[int]], work: Intervention | None = None
     ) -> tuple[list[KVStore], Tensor]:
         """Read several prompts in one call; a store for each, and ``[prompts, vocab]``."""
-        assert work is None or not work.observers
+        if work is not None:
+            self._refuse_observers(work)
         stores = [self.new_store() for _ in prompts]
         if sum(map(len, prompts)) > self._placement.batch or self._control is not None:
             singly = [
@@ -200,10 +207,9 @@ class LlamaCppBackend:
 
     def hidden(self, store: KVStore, token_ids: Sequence[int]) -> Tensor:
         """Feed tokens to the one row of ``store``; their states after the final norm, float32 ``[tokens, d_model]``."""
-        assert isinstance(store, LlamaStore)
+        store = of_kind(LlamaStore, store)
         self._take_up(store)
-        context = store.context
-        assert context is not None
+        context = there(store.context)
         parts: list[Tensor] = []
         context.give_states(True)
         try:
@@ -216,7 +222,7 @@ class LlamaCppBackend:
 
     def decode(self, batch: KVStore, token_ids: Sequence[int], work: Intervention | None = None) -> Tensor:
         """Feed one token to each row; float32 logits ``[rows, vocab]``."""
-        assert isinstance(batch, LlamaStore)
+        batch = of_kind(LlamaStore, batch)
         rows = list(range(len(token_ids)))
         if work is None:
             return self._step(batch, token_ids, rows, None)
@@ -260,8 +266,7 @@ class LlamaCppBackend:
                 remedy="Send the request without steering and activations.",
             )
         self._pool.ensure_tapped(store)
-        assert store.context is not None and store.context.tap is not None
-        tap = store.context.tap
+        tap = there(there(store.context).tap)
         tap.begin(work)
         try:
             yield tap
@@ -270,8 +275,7 @@ class LlamaCppBackend:
 
     def _feed(self, store: LlamaStore, token_ids: Sequence[int], work: Intervention | None) -> None:
         """Feed tokens to the one row, in calls of what the context takes at once."""
-        context = store.context
-        assert context is not None
+        context = there(store.context)
         watched_last = work is not None and self._model.n_layers - 1 in work.observers
         done = 0
         for chunk in _chunks(token_ids, context.batch_size):
@@ -284,8 +288,7 @@ class LlamaCppBackend:
             done += len(chunk)
 
     def _run(self, store: LlamaStore, chunk: Sequence[int], asked: Sequence[int]) -> None:
-        context = store.context
-        assert context is not None
+        context = there(store.context)
         start = store.lengths[0]
         positions = range(start, start + len(chunk))
         while True:
@@ -300,8 +303,7 @@ class LlamaCppBackend:
 
     def _step(self, batch: LlamaStore, token_ids: Sequence[int], rows: list[int], work: Intervention | None) -> Tensor:
         """One token of each of ``rows``; float32 logits ``[rows, vocab]``."""
-        context = batch.context
-        assert context is not None
+        context = there(batch.context)
         if work is not None and context.tap is not None:
             context.tap.expect(Shape.step(len(rows), work.unsteered))
         tokens = [token_ids[row] for row in rows]
@@ -325,8 +327,7 @@ class LlamaCppBackend:
         self, stores: Sequence[LlamaStore], prompts: Sequence[Sequence[int]], work: Intervention | None
     ) -> Tensor:
         """All of ``prompts``, each into the empty row of its store, in one call; logits after the last of each."""
-        context = stores[0].context
-        assert context is not None
+        context = there(stores[0].context)
         rows = [row for row, ids in enumerate(prompts) for _ in ids]
         positions = [position for ids in prompts for position in range(len(ids))]
         asked = [place - 1 for place in accumulate(map(len, prompts))]
@@ -362,31 +363,29 @@ class LlamaCppBackend:
     ) -> None:
         """As :meth:`_feed`, with one set of vectors; the leading tokens that are left alone go first, without it."""
         self._refuse_observers(work)
-        assert store.context is not None
         deltas = {layer: delta[0] for layer, delta in work.deltas.items()}
         plain, steered = token_ids[: work.unsteered], token_ids[work.unsteered :]
         try:
             if plain:
                 self._feed(store, plain, None)
             if steered:
-                control.set(store.context, deltas)
+                control.set(there(store.context), deltas)
                 self._feed(store, steered, None)
         finally:
-            control.set(store.context, {})
+            control.set(there(store.context), {})
 
     def _step_controlled(
         self, batch: LlamaStore, token_ids: Sequence[int], work: Intervention, control: ControlVector
     ) -> Tensor:
         """Rows with equal vectors go together; each other set of vectors costs a call of its own."""
         self._refuse_observers(work)
-        assert batch.context is not None
         logits = torch.empty(len(token_ids), self._model.vocab_size)
         try:
             for rows, deltas in grouped(work.deltas, len(token_ids)):
-                control.set(batch.context, deltas)
+                control.set(there(batch.context), deltas)
                 logits[rows] = self._step(batch, token_ids, rows, None)
         finally:
-            control.set(batch.context, {})
+            control.set(there(batch.context), {})
         return logits
 
     @staticmethod

@@ -20,6 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from engine.checked import there
 from engine.models.backends.llamacpp.binding import Tensors, library
 from engine.models.backends.residual import Intervention
 
@@ -111,9 +112,9 @@ class Tap:
             return
         if missed:
             raise RuntimeError(f"llama.cpp did not show the output of the layers {sorted(missed)}")
-        assert self._shape is not None
+        shape = there(self._shape)
         # A pass is one row of many tokens, or rows of one token each.
-        axis = 0 if max(self._shape.rows) == 0 else 1
+        axis = 0 if max(shape.rows) == 0 else 1
         for layer in sorted(work.observers):
             before, after = (torch.cat(parts).unsqueeze(axis) for parts in zip(*seen[layer], strict=True))
             for observer in work.observers[layer]:
@@ -152,14 +153,14 @@ class Tap:
         return int(number) if number.isdigit() else None
 
     def _handle(self, work: Intervention, layer: int, tensor: int) -> None:
-        assert self._shape is not None
+        shape = there(self._shape)
         hidden, buffer = self._open(tensor)
         delta = work.deltas.get(layer)
         observed = layer in work.observers
         before = hidden.clone() if observed else hidden
         self._touched.add(layer)
         if delta is not None:
-            at, rows = self._shape.steered(hidden.shape[0])
+            at, rows = shape.steered(hidden.shape[0])
             if len(at) == hidden.shape[0]:
                 hidden += delta[rows]
             elif len(at):

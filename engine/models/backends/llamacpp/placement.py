@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine.config import EngineSettings
+from engine.counting import MB
 from engine.errors import EngineUnsupported
 from engine.models.backends.llamacpp.context import CELL_STEP, cells_for
 from engine.models.backends.llamacpp.model import ALL_LAYERS
@@ -117,7 +118,7 @@ def place(
     window = min(wanted, max(fitting, min(MIN_CONTEXT, wanted)))
     if window < wanted:
         log.warning("the context of %s is cut from %d to %d tokens: memory is short", report.path.name, wanted, window)
-    shared = settings.KV_MEMORY_MB * 1_000_000 or SHARED_KV
+    shared = settings.KV_MEMORY_MB * MB or SHARED_KV
     generous = min(window * settings.MAX_LANES, max(0, min(shared, room) // per_token))
     sequences = min(MOST_SEQUENCES, 2 * settings.MAX_LANES + 2 + SPARE_SEQUENCES)
     return GgufPlacement(

@@ -12,6 +12,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from engine.checked import there
 from engine.errors import MillmError
 from engine.models.backends.backend import Steering
 from engine.models.backends.llamacpp.context import LlamaContext
@@ -59,12 +60,10 @@ def _try_tap(model: LlamaModel, make: Callable[[int, int, bool], LlamaContext]) 
     last = model.n_layers - 1
     context = make(CELLS, SEQUENCES, True)
     try:
-        assert context.tap is not None
+        tap = there(context.tap)
         ids = [1 % model.vocab_size, 2 % model.vocab_size]
         seen = _Seen()
-        plain = _pass(
-            context, context.tap, ids, 0, Intervention(observers=dict.fromkeys(range(model.n_layers), (seen,)))
-        )
+        plain = _pass(context, tap, ids, 0, Intervention(observers=dict.fromkeys(range(model.n_layers), (seen,))))
         found = [n for n in range(model.n_layers) if n in seen.layers and seen.layers[n].shape == (2, 1, model.d_model)]
         if len(found) < model.n_layers or not all(bool(seen.layers[n].isfinite().all()) for n in found):
             return f"{len(found)} of {model.n_layers} layers can be read"
@@ -73,7 +72,7 @@ def _try_tap(model: LlamaModel, make: Callable[[int, int, bool], LlamaContext]) 
             delta = torch.zeros(2, model.d_model)
             # A direction of no special meaning, as long as what it is added to.
             delta[1, ::2] = float(seen.layers[layer].norm(dim=-1).mean())
-            steered = _pass(context, context.tap, ids, 0, Intervention({layer: delta}))
+            steered = _pass(context, tap, ids, 0, Intervention({layer: delta}))
             if float((steered[0] - plain[0]).abs().max()) > _SAME * spread:
                 return f"editing layer {layer} of one row moves another"
             if float((steered[1] - plain[1]).abs().max()) < 10 * _SAME * spread:
@@ -107,13 +106,11 @@ def _try_control(model: LlamaModel, make: Callable[[int, int, bool], LlamaContex
     context = make(CELLS, 1, False)
     try:
         control = ControlVector(model)
-        sequence = context.take()
-        assert sequence is not None
+        sequence = there(context.take())
         context.decode([1 % model.vocab_size], [0], [sequence], (0,))
         plain = context.last_logits()
         context.give_back(sequence)
-        sequence = context.take()
-        assert sequence is not None
+        sequence = there(context.take())
         control.set(context, {1: torch.full((model.d_model,), 10.0)})
         context.decode([1 % model.vocab_size], [0], [sequence], (0,))
         return float((context.last_logits() - plain).abs().max()) > _SAME * (float(plain.std()) + 1e-6)

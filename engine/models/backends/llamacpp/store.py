@@ -14,6 +14,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Any
 
+from engine.checked import there
 from engine.errors import InsufficientMemory
 from engine.models.backends.llamacpp.context import LlamaContext, cells_for, no_room
 
@@ -94,15 +95,13 @@ class Pool:
         """An empty row at the end of ``store``; returns its number. Raises as :meth:`new`."""
         if store.context is None:
             self._put(store, self._lone(store.tokens) if store.alone else self._shared)
-        assert store.context is not None
-        store.sequences.append(self._sequence(store.context))
+        store.sequences.append(self._sequence(there(store.context)))
         store.lengths.append(0)
         return len(store.lengths) - 1
 
     def remove_row(self, store: LlamaStore, row: int) -> None:
         """Give a row's sequence back; the last row takes its number."""
-        assert store.context is not None
-        store.context.give_back(store.sequences[row])
+        there(store.context).give_back(store.sequences[row])
         last = len(store.sequences) - 1
         store.sequences[row], store.lengths[row] = store.sequences[last], store.lengths[last]
         store.sequences.pop()
@@ -113,15 +112,12 @@ class Pool:
 
         Costs nothing inside one context.
         """
-        assert source.context is not None
         place = self.add_row(target)
-        assert target.context is not None
+        old, new = there(source.context), there(target.context)
         theirs, mine = source.sequences[row], target.sequences[place]
-        if source.context is target.context:
-            source.context.share(theirs, mine, length)
-        elif (length is not None and length < source.lengths[row]) or not target.context.copy_from(
-            source.context, theirs, mine
-        ):
+        if old is new:
+            old.share(theirs, mine, length)
+        elif (length is not None and length < source.lengths[row]) or not new.copy_from(old, theirs, mine):
             self.remove_row(target, place)
             return False
         target.lengths[place] = source.lengths[row] if length is None else length
@@ -193,8 +189,7 @@ class Pool:
 
     def _carry_over(self, store: LlamaStore) -> None:
         """Move a store of the old shared context to the new one, whole or not at all."""
-        old, new = store.context, self._shared
-        assert old is not None
+        old, new = there(store.context), self._shared
         moved: list[int] = []
         for sequence, length in zip(tuple(store.sequences), tuple(store.lengths), strict=True):
             moved.append(self._sequence(new))
@@ -215,11 +210,9 @@ class Pool:
         self._close_empty()
 
     def _replace_lone(self, store: LlamaStore) -> None:
-        old = store.context
-        assert old is not None
+        old = there(store.context)
         new = self._make(max(old.cells, cells_for(store.tokens)), 1, True)
-        target = new.take()
-        assert target is not None
+        target = there(new.take())
         if store.lengths[0] and not new.copy_from(old, store.sequences[0], target):
             new.close()
             raise no_room(store.lengths[0], old.cells)

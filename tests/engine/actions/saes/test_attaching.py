@@ -24,6 +24,7 @@ from engine.library.records import NewSae, SaeSource, SaeStatus
 from engine.models.hardware import devices
 from engine.saes.errors import SaeIncompatible, SaeLoadFailed
 from engine.steering.errors import SteeringInvalid
+from engine.wire import wire
 from tests.engine.actions.saes.driving import actions_on, attached, hearing, hooked, locked
 from tests.made_saes import make_mirror_sae, make_sae
 
@@ -59,12 +60,12 @@ def test_attached_at_the_layer_it_was_trained_for(engine: Engine, saes: SaeActio
     sea = imported(saes, tmp_path, "sea", layer=2, model_name=None)
     heard = hearing(engine, SaeAttached, SaesChanged, SteeringUpdated, MonitoringStateChanged)
     result = saes.attach(sea)
-    assert result.as_dict() == {
+    assert wire(result) == {
         "status": "attached",
         "sae_id": "sea",
         "layer": 2,
         "memory_usage_mb": 0.02,
-        "warnings": (),
+        "warnings": [],
         "layer_module_path": "model.layers.2",
     }
     assert attached(engine) == [("sea", 2)] and hooked(engine) == {2}
@@ -79,10 +80,10 @@ def test_attached_at_the_layer_it_was_trained_for(engine: Engine, saes: SaeActio
 def test_attached_elsewhere_with_warnings(saes: SaeActions, tmp_path: Path) -> None:
     sea = imported(saes, tmp_path, "sea", layer=2)
     fit = saes.compatibility(sea, 0)
-    assert fit.as_dict() == {
+    assert wire(fit) == {
         "compatible": True,
-        "errors": (),
-        "warnings": ("It was trained for layer 2, not 0.", "It was trained for acme/other, not tiny-llama."),
+        "errors": [],
+        "warnings": ["It was trained for layer 2, not 0.", "It was trained for acme/other, not tiny-llama."],
     }
     assert saes.attach(sea, 0).warnings == fit.warnings
 
@@ -209,7 +210,7 @@ def test_more_than_the_advisory_envelope(make_engine: EngineMaker, tmp_path: Pat
     saes = actions_on(engine)
     wide = imported(saes, tmp_path, "wide", d_sae=8192)
     result = saes.attach_set([(wide, 1)])
-    assert (result.total_memory_usage_mb, result.vram_envelope_mb, result.vram_warning) == (2.03, 1, True)
+    assert (result.total_memory_usage_mb, result.vram_envelope_mb, result.vram_warning) == (2.13, 1, True)
     assert saes.attachments_view().vram_warning
 
 
@@ -265,7 +266,7 @@ def test_too_little_memory(engine: Engine, saes: SaeActions, tmp_path: Path, mon
     for refused in (lambda: saes.attach(one), lambda: saes.attach_set([(two, 1), (one, 1)])):
         with pytest.raises(InsufficientMemory) as refusal:
             refused()
-        assert refusal.value.details == {"device": "cpu", "projected_mb": 2.2, "free_mb": 2.0}
+        assert refusal.value.details == {"device": "cpu", "projected_mb": 2.31, "free_mb": 2.1}
     # The weights of an SAE that is attached already are there: another layer of it costs nothing.
     monkeypatch.setattr(devices, "available_memory", lambda device: 0)
     saes.attach(two, 3)
@@ -278,7 +279,7 @@ def test_a_large_file_counts_in_the_estimate(saes: SaeActions, tmp_path: Path, m
     monkeypatch.setattr(devices, "available_memory", lambda device: 0)
     with pytest.raises(InsufficientMemory) as refusal:
         saes.attach(big)
-    assert refusal.value.details["projected_mb"] == 2.68
+    assert refusal.value.details["projected_mb"] == 2.81
 
 
 def test_a_model_that_leaves_while_weights_are_read(
@@ -390,7 +391,7 @@ def test_a_saved_set_is_attached_in_one_call(engine: Engine, saes: SaeActions, t
 
 def test_views(engine: Engine, tmp_path: Path) -> None:
     saes = actions_on(engine, passes_steered=lambda layer: 10 * layer)
-    assert saes.attachment_view().as_dict() == {
+    assert wire(saes.attachment_view()) == {
         "is_attached": False,
         "sae_id": None,
         "layer": None,
@@ -399,10 +400,10 @@ def test_views(engine: Engine, tmp_path: Path) -> None:
         "monitoring_enabled": False,
         "steering_apply_count": None,
     }
-    assert saes.attachments_view().as_dict() == {
+    assert wire(saes.attachments_view()) == {
         "is_attached": False,
         "count": 0,
-        "entries": (),
+        "entries": [],
         "total_memory_usage_mb": 0.0,
         "vram_envelope_mb": 4096,
         "vram_warning": False,
@@ -410,7 +411,7 @@ def test_views(engine: Engine, tmp_path: Path) -> None:
     saes.attach_set([(imported(saes, tmp_path, "one", seed=1), 1), (imported(saes, tmp_path, "two", seed=2), 2)])
     saes.set_steering(3, 1.5, sae_id="two")
     engine.monitor.configure(sae_id="one")
-    assert saes.attachment_view().as_dict() == {
+    assert wire(saes.attachment_view()) == {
         "is_attached": True,
         "sae_id": "one",
         "layer": 1,
@@ -419,7 +420,7 @@ def test_views(engine: Engine, tmp_path: Path) -> None:
         "monitoring_enabled": True,
         "steering_apply_count": 10,
     }
-    assert saes.attachments_view().entries[1].as_dict() == {
+    assert wire(saes.attachments_view().entries[1]) == {
         "sae_id": "two",
         "layer": 2,
         "memory_usage_mb": 0.02,

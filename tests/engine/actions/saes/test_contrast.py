@@ -58,7 +58,7 @@ def by_hand(engine: Engine) -> dict[str, list[list[float]]]:
         values: list[tuple[float, ...]] = []
         for text in texts:
             tokens = engine.saes.read_text(text, top_k=0, features=[0, 1]).result(60).tokens
-            values += [token.chosen for token in tokens if not token.sink]
+            values += [token.activations for token in tokens if not token.sink]
         found[name] = [
             [sum(v[i] for v in values) / len(values), sum(v[i] > 0 for v in values) / len(values)] for i in (0, 1)
         ]
@@ -68,7 +68,7 @@ def by_hand(engine: Engine) -> dict[str, list[list[float]]]:
 def test_score_means_and_shares(engine: Engine) -> None:
     found = engine.saes.contrast(A, B, density_cap=1.0).result(60)
     expected = by_hand(engine)
-    assert (found.sae_id, found.layer, found.model_name, found.left_out) == ("words", 0, "tiny-llama", 0)
+    assert (found.sae_id, found.layer, found.model, found.left_out) == ("words", 0, "tiny-llama", 0)
     told = {each.index: (each, "a", "b") for each in found.toward_a}
     told |= {each.index: (each, "b", "a") for each in found.toward_b}
     leaning = 0

@@ -26,6 +26,7 @@ from engine.sampling import Sampling
 from engine.steering.inline import InlineSteering
 from engine.steering.live import ServingProfile
 from engine.steering.request import FOLLOW_LIVE, SteeringRequest
+from engine.wire import wire
 from tests.engine.actions.saes.driving import actions_on, attached, hearing, hooked, locked
 from tests.made_saes import make_mirror_sae, make_sae
 from tests.waiting import wait_until
@@ -98,11 +99,11 @@ def test_an_sae_leaves_every_layer_it_is_on(engine: Engine, saes: SaeActions, tm
     engine.monitor.configure(sae_id=sea)
     heard = hearing(engine, SaeDetached)
     result = saes.detach(sea)
-    assert result.as_dict() == {
+    assert wire(result) == {
         "status": "detached",
         "sae_id": "mirror",
         "memory_freed_mb": 0.02,
-        "layers": (1, 3),
+        "layers": [1, 3],
         "unused": True,
     }
     assert attached(engine) == [("other", 2)] and hooked(engine) == {2}

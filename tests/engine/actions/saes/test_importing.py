@@ -25,6 +25,7 @@ from engine.library.errors import SaeAlreadyExists, SaeNotFound
 from engine.library.records import NewSae, SaeSource, SaeStatus
 from engine.models.hardware import devices
 from engine.saes.errors import SaeFormatUnknown, SaeLoadFailed, SaeNotSteerable
+from engine.wire import wire
 from tests.engine.actions.saes.driving import actions_on, hearing
 from tests.made_saes import make_mirror_sae, make_sae, write_sae
 
@@ -405,7 +406,7 @@ def test_removing_a_reference_keeps_its_files(engine: Engine, saes: SaeActions, 
     folder = make_sae(tmp_path / "sea")
     record, _ = saes.import_local(folder)
     result = saes.delete(record.id)
-    assert result.as_dict() == {"status": "deleted", "sae_id": record.id, "freed_disk_mb": 0.0}
+    assert wire(result) == {"status": "deleted", "sae_id": record.id, "freed_disk_mb": 0.0}
     assert saes.list() == [] and (folder / "sae_weights.safetensors").is_file()
     with pytest.raises(SaeNotFound):
         saes.delete(record.id)

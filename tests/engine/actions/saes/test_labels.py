@@ -17,6 +17,7 @@ from engine.errors import InvalidParameter
 from engine.events import SaesChanged
 from engine.library.errors import SaeNotFound
 from engine.library.records import FeatureLabel
+from engine.wire import wire
 from tests.engine.actions.saes.driving import actions_on, hearing
 from tests.made_saes import make_sae
 
@@ -156,7 +157,7 @@ def saes(engine: Engine, tmp_path: Path) -> SaeActions:
 def test_labels_are_stored_with_their_sae(engine: Engine, saes: SaeActions, tmp_path: Path) -> None:
     heard = hearing(engine, SaesChanged)
     result = saes.import_label_file("sea", write(tmp_path / "a.jsonl", lines(SEA, {"index": 4, "label": ""})))
-    assert result.as_dict() == {"sae_id": "sea", "imported": 1, "skipped": 1}
+    assert wire(result) == {"sae_id": "sea", "imported": 1, "skipped": 1}
     assert heard == [SaesChanged()]
     kept = engine.library.labels.get("sea", 3)
     assert kept is not None and (kept.label, kept.top_tokens) == ("the sea", ("sea", "ship"))

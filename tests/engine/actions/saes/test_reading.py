@@ -63,19 +63,19 @@ def stream(engine: Engine, ids: list[int], layer: int) -> torch.Tensor:
 def test_the_mirror_shows_the_stream_itself(engine: Engine, tmp_path: Path) -> None:
     sae_id = with_mirror(engine, tmp_path)
     reading = engine.saes.read_text(TEXT, top_k=3, features=[5, 37]).result(60)
-    assert (reading.sae_id, reading.layer, reading.model_name, reading.chosen) == (sae_id, 1, "tiny-llama", (5, 37))
+    assert (reading.sae_id, reading.layer, reading.model, reading.features) == (sae_id, 1, "tiny-llama", (5, 37))
     assert "".join(token.text for token in reading.tokens) == TEXT
     assert [token.position for token in reading.tokens] == list(range(len(reading.tokens)))
     expected = stream(engine, [token.token_id for token in reading.tokens], 1)
     both = torch.cat([expected, -expected], dim=1).clamp(min=0)
     for token, row in zip(reading.tokens, both, strict=True):
         order = row.argsort(descending=True)[:3].tolist()
-        assert [index for index, _ in token.features] == order
-        assert [value for _, value in token.features] == pytest.approx(row[order].tolist(), abs=1e-4)
-        assert token.chosen == pytest.approx(row[[5, 37]].tolist(), abs=1e-4)
+        assert [index for index, _ in token.top_k] == order
+        assert [value for _, value in token.top_k] == pytest.approx(row[order].tolist(), abs=1e-4)
+        assert token.activations == pytest.approx(row[[5, 37]].tolist(), abs=1e-4)
         assert token.norm == pytest.approx(float(row.norm()), abs=1e-3)
     assert reading.tokens[0].sink
-    assert reading.values(5) == tuple(token.chosen[0] for token in reading.tokens)
+    assert reading.values(5) == tuple(token.activations[0] for token in reading.tokens)
 
 
 def test_how_the_text_is_cut_changes_nothing(make_engine: EngineMaker, tmp_path: Path) -> None:
@@ -87,8 +87,8 @@ def test_how_the_text_is_cut_changes_nothing(make_engine: EngineMaker, tmp_path:
     first, second = found
     for ours, theirs in zip(first.tokens, second.tokens, strict=True):
         assert ours.token_id == theirs.token_id
-        assert [i for i, _ in ours.features] == [i for i, _ in theirs.features]
-        assert [v for _, v in ours.features] == pytest.approx([v for _, v in theirs.features], abs=1e-4)
+        assert [i for i, _ in ours.top_k] == [i for i, _ in theirs.top_k]
+        assert [v for _, v in ours.top_k] == pytest.approx([v for _, v in theirs.top_k], abs=1e-4)
 
 
 def test_neither_steered_nor_monitored(engine: Engine, tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_a_tokenizers_own_bos_is_read(make_engine: EngineMaker, checkpoint: Chec
 def test_an_sae_of_the_library_is_read_without_attaching_it(engine: Engine, tmp_path: Path) -> None:
     with_mirror(engine, tmp_path, attach=False)
     reading = engine.saes.read_text(TEXT, sae_id="mirror", top_k=2).result(60)
-    assert reading.layer == 1 and len(reading.tokens[0].features) == 2
+    assert reading.layer == 1 and len(reading.tokens[0].top_k) == 2
     wait_until(lambda: hooked(engine) == set(), "the hook of the passes to go")
     assert engine.desk.state.attachments == ()
 
@@ -135,7 +135,9 @@ def test_at_another_layer(engine: Engine, tmp_path: Path) -> None:
     with_mirror(engine, tmp_path)
     reading = engine.saes.read_text(TEXT, sae_id="mirror", layer=2, features=[0, 32]).result(60)
     expected = stream(engine, [token.token_id for token in reading.tokens], 2)[:, 0]
-    assert [token.chosen[0] - token.chosen[1] for token in reading.tokens] == pytest.approx(expected.tolist(), abs=1e-4)
+    assert [token.activations[0] - token.activations[1] for token in reading.tokens] == pytest.approx(
+        expected.tolist(), abs=1e-4
+    )
     wait_until(lambda: hooked(engine) == {1}, "only the attached SAE's hook to be left")
 
 

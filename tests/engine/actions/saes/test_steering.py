@@ -14,6 +14,7 @@ from engine.errors import SaeNotAttached
 from engine.events import SteeringUpdated
 from engine.saes.errors import InvalidFeatureIndex
 from engine.steering.errors import SteeringInvalid
+from engine.wire import wire
 from tests.engine.actions.saes.driving import actions_on, hearing
 from tests.made_saes import make_sae
 
@@ -37,7 +38,7 @@ def saes(engine: Engine, tmp_path: Path) -> SaeActions:
 def test_one_value(engine: Engine, saes: SaeActions) -> None:
     heard = hearing(engine, SteeringUpdated)
     view = saes.set_steering(12, -3)
-    assert view.as_dict() == {"enabled": True, "values": {"12": -3.0}, "sae_id": "one", "layer": 1}
+    assert wire(view) == {"enabled": True, "values": {"12": -3.0}, "sae_id": "one", "layer": 1}
     assert saes.set_steering(7, 200).values == {"7": 200.0, "12": -3.0}
     assert saes.set_steering(12, 0.5).values == {"7": 200.0, "12": 0.5}
     assert [each.active_count for each in heard if isinstance(each, SteeringUpdated)] == [1, 2, 2]
@@ -133,7 +134,7 @@ def test_the_last_one_out_switches_off(engine: Engine, saes: SaeActions) -> None
     assert saes.remove_steering(1).enabled
     version = engine.desk.state.version
     assert saes.remove_steering(1).values == {"2": 2.0} and engine.desk.state.version == version
-    assert saes.remove_steering(2).as_dict() == {"enabled": False, "values": {}, "sae_id": "one", "layer": 1}
+    assert wire(saes.remove_steering(2)) == {"enabled": False, "values": {}, "sae_id": "one", "layer": 1}
     saes.set_steering_batch({1: 1.0, 2: 2.0})
     cleared = saes.clear_steering()
     assert (cleared.enabled, cleared.values) == (False, {}) and engine.desk.live_plan.is_empty
@@ -141,7 +142,7 @@ def test_the_last_one_out_switches_off(engine: Engine, saes: SaeActions) -> None
 
 def test_nothing_attached(make_engine: EngineMaker) -> None:
     saes = actions_on(make_engine(None))
-    assert saes.steering_view().as_dict() == {"enabled": False, "values": {}, "sae_id": None, "layer": None}
+    assert wire(saes.steering_view()) == {"enabled": False, "values": {}, "sae_id": None, "layer": None}
     for attempt in (
         lambda: saes.set_steering(1, 1.0),
         lambda: saes.set_steering_batch({1: 1.0}),

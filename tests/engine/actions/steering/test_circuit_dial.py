@@ -10,6 +10,7 @@ from engine.errors import LibraryUnusable
 from engine.events import Event, SteeringUpdated
 from engine.library.database import Library
 from engine.steering.errors import AmbiguousActiveCircuit, NoActiveCircuit, SteeringInvalid, UnvalidatedCircuit
+from engine.wire import wire
 from tests.engine.actions.steering.stage import ELEVEN, SIX, Stage, circuit, make_stage, member, one_layer, raw, refused
 from tests.engine.steering.made import deltas
 
@@ -20,7 +21,7 @@ def stage(library: Library) -> Stage:
 
 
 def activated(stage: Stage, document: dict[str, Any] | None = None, **options: Any) -> str:
-    circuit_id = stage.circuits.import_document(raw(document or circuit())).summary.record.id
+    circuit_id = stage.circuits.import_document(raw(document or circuit())).id
     stage.circuits.activate(circuit_id, **options)
     return circuit_id
 
@@ -29,7 +30,7 @@ def test_a_turn_of_the_dial_as_it_travels(stage: Stage) -> None:
     circuit_id = activated(stage)
     version = stage.desk.state.version
     stage.names()
-    done = stage.circuits.set_intensity(1).as_dict()
+    done = wire(stage.circuits.set_intensity(1))
     assert {key: done[key] for key in ("id", "intensity", "steering", "reapplied", "superseded", "warnings")} == {
         "id": circuit_id,
         "intensity": 1.0,
@@ -64,9 +65,9 @@ def test_clamping_is_not_undone_by_dividing(stage: Stage) -> None:
 def test_off_and_on_again(stage: Stage) -> None:
     activated(stage)
     done = stage.circuits.set_intensity(0)
-    assert (done.reapplied, done.summary.steering, done.summary.record.intensity) == (True, False, 0.0)
+    assert (done.reapplied, done.steering, done.record.intensity) == (True, False, 0.0)
     assert stage.desk.live_plan.is_empty and stage.circuits.active()[0].record.is_active
-    assert stage.circuits.set_intensity(0.5).summary.steering is True
+    assert stage.circuits.set_intensity(0.5).steering is True
 
 
 @pytest.mark.parametrize("value", [2.01, -0.1, True, "1", None, float("nan"), float("inf")])
@@ -82,7 +83,7 @@ def test_what_is_no_intensity_is_refused(stage: Stage, value: Any) -> None:
 def test_configured_bounds_hold_it(library: Library) -> None:
     stage = make_stage(library, SIX, ELEVEN, CIRCUIT_INTENSITY_MIN=0.25, CIRCUIT_INTENSITY_MAX=1.25)
     activated(stage)
-    assert [stage.circuits.set_intensity(value).summary.record.intensity for value in (2, 0.1, 0)] == [1.25, 0.25, 0.0]
+    assert [stage.circuits.set_intensity(value).record.intensity for value in (2, 0.1, 0)] == [1.25, 0.25, 0.0]
 
 
 def test_without_an_active_circuit_and_with_several(stage: Stage) -> None:
@@ -98,7 +99,7 @@ def test_without_an_active_circuit_and_with_several(stage: Stage) -> None:
     ]
     assert stage.everything() == before
     stage.circuits.deactivate(second)
-    assert stage.circuits.set_intensity(1.5).summary.record.id == first
+    assert stage.circuits.set_intensity(1.5).record.id == first
 
 
 def test_the_evidence_is_asked_at_every_turn(stage: Stage) -> None:
@@ -152,7 +153,7 @@ def test_a_later_change_supersedes_it(stage: Stage) -> None:
     done = stage.circuits.set_intensity(1)
     with_operator.close()
     assert (done.reapplied, done.superseded) == (True, True)
-    assert done.as_dict()["superseded"] is True
+    assert wire(done)["superseded"] is True
     assert stage.circuits.set_intensity(1.5).superseded is False
 
 

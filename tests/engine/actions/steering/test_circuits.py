@@ -13,6 +13,7 @@ from engine.errors import InvalidParameter, MillmError
 from engine.library.database import Library
 from engine.library.errors import CircuitAlreadyExists, CircuitNotFound
 from engine.steering.errors import SteeringInvalid
+from engine.wire import wire
 from tests.engine.actions.steering.stage import ELEVEN, SIX, Stage, circuit, cluster, make_stage, one_layer, raw
 from tests.engine.steering.made import deltas
 
@@ -23,13 +24,13 @@ def stage(library: Library) -> Stage:
 
 
 def imported(stage: Stage, document: dict[str, Any] | None = None, **options: Any) -> str:
-    return stage.circuits.import_document(raw(document or circuit()), **options).summary.record.id
+    return stage.circuits.import_document(raw(document or circuit()), **options).id
 
 
 def test_an_imported_circuit_as_it_travels(stage: Stage) -> None:
     before = stage.desk.now
     found = stage.circuits.import_document(raw(circuit()), origin="file")
-    travelling = found.as_dict()
+    travelling = wire(found)
     assert len(travelling["id"]) == 17 and travelling.pop("id").startswith("circ_")
     assert travelling.pop("created_at") == travelling.pop("updated_at")
     assert travelling == {
@@ -53,7 +54,7 @@ def test_an_imported_circuit_as_it_travels(stage: Stage) -> None:
         "steering": False,
         "warnings": [],
     }
-    assert found.summary.record.provenance["origin"] == "file"
+    assert found.record.provenance["origin"] == "file"
     assert stage.desk.now is before
     assert stage.names() == ["circuits:changed"]
 
@@ -70,7 +71,7 @@ def test_an_imported_circuit_as_it_travels(stage: Stage) -> None:
     ],
 )
 def test_rungs_are_spelt_by_the_server(stage: Stage, rung: Any, language: str, validated: bool) -> None:
-    found = stage.circuits.import_document(raw(circuit(rung=rung, narrative=None))).as_dict()
+    found = wire(stage.circuits.import_document(raw(circuit(rung=rung, narrative=None))))
     assert (found["rung_language"], found["validated"]) == (language, validated)
     if not validated:
         assert "caus" not in json.dumps(found)
@@ -78,7 +79,7 @@ def test_rungs_are_spelt_by_the_server(stage: Stage, rung: Any, language: str, v
 
 def test_verdicts_by_layer(library: Library) -> None:
     stage = make_stage(library, ("other", 6), ("x", 11), ("y", 11))
-    found = stage.circuits.import_document(raw(circuit())).as_dict()
+    found = wire(stage.circuits.import_document(raw(circuit())))
     assert found["serveable"] is False
     assert found["per_sae_warnings"] == [
         {
@@ -138,7 +139,7 @@ def test_lists(stage: Stage) -> None:
     wide = imported(stage, circuit("wide", rung=1, saes=[{"layer": 6}, {"layer": 11, "n_features": 9}]))
     top = imported(stage, circuit("top", rung=3))
     assert [each.record.id for each in stage.circuits.list().circuits] == [top, wide, low]
-    found = stage.circuits.list(min_rung=1, limit=1, offset=1).as_dict()
+    found = wire(stage.circuits.list(min_rung=1, limit=1, offset=1))
     assert [each["id"] for each in found["circuits"]] == [wide]
     assert (found["total"], found["active_circuit_id"], found["circuits"][0]["steering"]) == (2, None, None)
     assert [each.record.id for each in stage.circuits.list(serveable=False).circuits] == [wide]
@@ -170,7 +171,7 @@ def test_active_circuits_say_whether_they_steer(stage: Stage) -> None:
     stage.circuits.activate(second, intensity=0)
     said = {each.record.name: each.steering for each in stage.circuits.active()}
     assert said == {"a": True, "b": False}
-    assert [each.as_dict()["is_active"] for each in stage.circuits.active()] == [True, True]
+    assert [wire(each)["is_active"] for each in stage.circuits.active()] == [True, True]
     single = stage.circuits.active_single()
     assert single is not None and single.record.id == min(first, second)
     stage.desk.set_enabled(SIX, False)
@@ -178,7 +179,7 @@ def test_active_circuits_say_whether_they_steer(stage: Stage) -> None:
     stage.desk.set_enabled(SIX, True)
     assert stage.circuits.get(first).steering is True
     stage.desk.detach("sae_a")
-    assert stage.circuits.get(first).as_dict()["steering"] is False
+    assert wire(stage.circuits.get(first))["steering"] is False
 
 
 def test_a_circuit_that_is_not_there(stage: Stage) -> None:
@@ -200,7 +201,7 @@ def test_deactivating_takes_out_what_it_added(stage: Stage) -> None:
     stage.circuits.activate(circuit_id)
     version = stage.desk.state.version
     stage.names()
-    done = stage.circuits.deactivate(circuit_id).as_dict()
+    done = wire(stage.circuits.deactivate(circuit_id))
     assert (done["id"], done["is_active"], done["serving_mode"], done["steering"]) == (circuit_id, False, None, False)
     assert done["cleared_steering"] is True
     assert deltas(stage.desk) == {6: [0.0, 3.0, 0.0, 0.0]}
@@ -226,7 +227,7 @@ def test_cleared_steering_says_what_happened(stage: Stage) -> None:
 def test_deleting_deactivates_first(stage: Stage) -> None:
     circuit_id = imported(stage)
     stage.circuits.activate(circuit_id)
-    assert stage.circuits.delete(circuit_id).as_dict() == {
+    assert wire(stage.circuits.delete(circuit_id)) == {
         "circuit_id": circuit_id,
         "deleted": True,
         "cleared_steering": True,

@@ -15,6 +15,7 @@ from engine.steering.errors import NoActiveCluster, SteeringInvalid
 from engine.steering.request import SteeringRequest
 from engine.steering.resolve import resolve
 from engine.steering.stored import dial_bounds, read_stored
+from engine.wire import wire
 from tests.engine.actions.steering.stage import (
     ELEVEN,
     SIX,
@@ -49,7 +50,7 @@ def imported(stage: Stage, document: dict[str, Any] | None = None, **options: An
 
 
 def outcome(stage: Stage, document: Any, **options: Any) -> dict[str, Any]:
-    found = stage.clusters.import_document(raw(document), **options).as_dict()
+    found = wire(stage.clusters.import_document(raw(document), **options))
     for each in found["results"]:
         each.pop("profile_id", None)
     return found
@@ -60,7 +61,7 @@ def outcome(stage: Stage, document: Any, **options: Any) -> dict[str, Any]:
 
 def test_a_cluster_as_it_travels(stage: Stage) -> None:
     cluster_id = imported(stage)
-    travelling = stage.clusters.get(cluster_id).as_dict()
+    travelling = wire(stage.clusters.get(cluster_id))
     assert travelling.pop("created_at") == travelling.pop("updated_at")
     assert travelling == {
         "id": cluster_id,
@@ -83,7 +84,7 @@ def test_a_cluster_as_it_travels(stage: Stage) -> None:
         "formula_id": "demo@1",
     }
     assert stage.names() == ["clusters:changed"]
-    assert stage.clusters.list().as_dict()["active_cluster_id"] is None
+    assert wire(stage.clusters.list())["active_cluster_id"] is None
 
 
 def test_the_document_comes_back_as_it_was(stage: Stage) -> None:
@@ -234,7 +235,7 @@ def test_an_unbound_cluster_is_bound_by_its_activation_alone(bare: Stage) -> Non
     record = bare.clusters.get(cluster_id).record
     assert (record.bound, record.sae_id) == (False, "gone")
     bare.desk.attach([attachment("sae_a", 6)])
-    assert bare.clusters.activate(cluster_id).as_dict() == {
+    assert wire(bare.clusters.activate(cluster_id)) == {
         "profile_id": cluster_id,
         "applied_steering": True,
         "feature_count": 3,
@@ -298,7 +299,7 @@ def test_deactivating_and_deleting(stage: Stage) -> None:
     assert stage.clusters.deactivate(cluster_id).cleared_steering is True
     assert stage.desk.live_plan.is_empty
     stage.clusters.activate(cluster_id)
-    deleted = stage.clusters.delete(cluster_id).as_dict()
+    deleted = wire(stage.clusters.delete(cluster_id))
     assert (deleted["deleted"], deleted["cleared_steering"]) == (True, True)
     assert stage.desk.live_plan.is_empty and stage.clusters.list().clusters == ()
     stage.agrees()
@@ -330,7 +331,7 @@ def test_the_dial_scales_what_the_author_wrote(stage: Stage) -> None:
     assert values(stage.desk, SIX) == {1: 200.0}
     version = stage.desk.state.version
     stage.names()
-    assert stage.clusters.set_intensity(cluster_id, 1).as_dict() == {
+    assert wire(stage.clusters.set_intensity(cluster_id, 1)) == {
         "profile_id": cluster_id,
         "intensity": 1.0,
         "reapplied": True,
@@ -403,7 +404,7 @@ def test_configured_bounds(library: Library) -> None:
 def test_a_dial_that_is_not_applied_changes_the_row_alone(stage: Stage) -> None:
     cluster_id = imported(stage, activate=True)
     now = stage.desk.now
-    assert stage.clusters.set_intensity(cluster_id, 1, reapply=False).as_dict() == {
+    assert wire(stage.clusters.set_intensity(cluster_id, 1, reapply=False)) == {
         "profile_id": cluster_id,
         "intensity": 1.0,
         "reapplied": False,
@@ -432,7 +433,7 @@ def test_a_dial_on_a_feature_that_a_circuit_steers_meanwhile_stays_where_it_was(
     cluster_id = imported(stage, activate=True)
     stage.desk.detach("sae_a")
     stage.desk.attach([attachment("sae_a", 6)])
-    stage.circuits.activate(stage.circuits.import_document(raw(one_layer("c", 6, 1))).summary.record.id)
+    stage.circuits.activate(stage.circuits.import_document(raw(one_layer("c", 6, 1))).id)
     before = stage.everything()
     with pytest.raises(SteeringInvalid) as caught:
         stage.clusters.set_intensity(cluster_id, 1)

@@ -12,6 +12,7 @@ from engine.actions.steering.circuits import CircuitActions
 from engine.config import EngineSettings
 from engine.library.database import Library
 from engine.steering.errors import CircuitLayerContention
+from engine.wire import wire
 from tests.engine.actions.steering.stage import ELEVEN, SIX, Stage, circuit, make_stage, member, one_layer, raw
 from tests.engine.library.test_durability import together
 from tests.engine.steering.made import attachment, deltas
@@ -29,7 +30,7 @@ def sharing(library: Library) -> Stage:
 
 
 def imported(stage: Stage, document: dict[str, Any]) -> str:
-    return stage.circuits.import_document(raw(document)).summary.record.id
+    return stage.circuits.import_document(raw(document)).id
 
 
 def wide(name: str, six: int, eleven: int) -> dict[str, Any]:
@@ -54,7 +55,7 @@ def test_a_held_layer_is_refused_and_nothing_changes(stage: Stage) -> None:
         assert "override_param" not in details and details["measured_hazard"]["one_layer_at_strength_5"]
         assert stage.everything() == before and stage.desk.now is before[0]
     stage.circuits.deactivate(first)
-    assert stage.circuits.activate(second).summary.steering is True
+    assert stage.circuits.activate(second).steering is True
     stage.agrees()
 
 
@@ -88,7 +89,7 @@ def test_shared_layers_are_composed_until_one_holder_remains(sharing: Stage) -> 
     assert sharing.desk.live_plan.rung == 2
     version = sharing.desk.state.version
     done = sharing.circuits.activate(second, allow_layer_overlap=True)
-    assert done.as_dict()["composed_layers"] == [11] and done.as_dict()["allowed_layer_overlap"] is True
+    assert wire(done)["composed_layers"] == [11] and wire(done)["allowed_layer_overlap"] is True
     assert done.warnings == ("It shares layer 11 with 'first'; no evidence rung is claimed while it does.",)
     assert sharing.desk.state.version == version + 1
     assert deltas(sharing.desk) == {6: [0.0, 4.0, 0.0, 0.0], 11: [0.0, 4.0, 4.0, 0.0]}
@@ -126,7 +127,7 @@ def test_releasing_claims_stops_nothing(sharing: Stage) -> None:
     sharing.circuits.activate(first)
     sharing.circuits.activate(second, allow_layer_overlap=True)
     version = sharing.desk.state.version
-    assert sharing.circuits.release_claims(first).as_dict() == {
+    assert wire(sharing.circuits.release_claims(first)) == {
         "circuit_id": first,
         "released_layers": [11],
         "warnings": ["'first' goes on steering; another circuit may now claim the same layers."],
@@ -135,7 +136,7 @@ def test_releasing_claims_stops_nothing(sharing: Stage) -> None:
     assert sharing.desk.state.version == version
     # The one that let go may share its layers with anyone from now on, so nothing is claimed for it.
     assert [one.composed for one in sharing.desk.state.circuits] == [True, False]
-    assert sharing.circuits.release_claims(first).as_dict()["released_layers"] == []
+    assert wire(sharing.circuits.release_claims(first))["released_layers"] == []
     assert sharing.circuits.release_claims(first).warnings == ()
 
 

@@ -10,6 +10,7 @@ from engine.library.database import Library
 from engine.library.errors import CircuitAlreadyExists, ProfileAlreadyExists
 from engine.library.records import NewSae, SaeSource
 from engine.steering.errors import NoActiveCircuit, SteeringInvalid
+from engine.wire import wire
 from tests.engine.actions.steering.stage import ELEVEN, SIX, Stage, circuit, cluster, make_stage, one_layer, raw
 from tests.engine.steering.made import values
 
@@ -21,7 +22,7 @@ def stage(library: Library) -> Stage:
 
 
 def imported(stage: Stage, document: dict[str, Any] | None = None) -> str:
-    return stage.circuits.import_document(raw(document or circuit())).summary.record.id
+    return stage.circuits.import_document(raw(document or circuit())).id
 
 
 def add_sae(library: Library, sae_id: str, **facts: Any) -> None:
@@ -88,7 +89,7 @@ def test_deleting_a_circuit_takes_the_cluster_of_its_slice_along(stage: Stage) -
     assert view.slice_of == key
     record, cut = stage.circuits.get(key).record, stage.clusters.get(slice_id).record
     deleted = stage.circuits.delete(key)
-    assert deleted.as_dict() == {
+    assert wire(deleted) == {
         "circuit_id": key,
         "deleted": True,
         "cleared_steering": True,
@@ -137,7 +138,7 @@ def test_a_deleted_profile_comes_back_as_it_was(library: Library) -> None:
 def test_a_profiles_dial(library: Library) -> None:
     stage = make_stage(library, SIX)
     key = stage.profiles.create("calm", steering={1: 2.0}, sae_id="sae_a", layer=6).record.id
-    assert stage.profiles.set_intensity(key, 2).as_dict() == {"profile_id": key, "intensity": 2.0, "reapplied": False}
+    assert wire(stage.profiles.set_intensity(key, 2)) == {"profile_id": key, "intensity": 2.0, "reapplied": False}
     assert values(stage.desk, SIX) == {}
     stage.profiles.activate(key)
     assert values(stage.desk, SIX) == {1: 4.0}

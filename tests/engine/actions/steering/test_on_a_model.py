@@ -49,7 +49,7 @@ def circuit_of(model: Managed, name: str = "c", strength: float = 40.0, rung: in
         edges=[{"up": {"layer": 1, "feature_idx": 3}, "down": {"layer": 3, "feature_idx": 3}, "rung": rung}],
         budget={"intensity": 1.0},
     )
-    return model.circuits.import_document(raw(document)).summary.record.id
+    return model.circuits.import_document(raw(document)).id
 
 
 def report(answer: Answer) -> str:

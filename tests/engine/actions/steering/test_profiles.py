@@ -12,6 +12,7 @@ from engine.library.database import Library
 from engine.library.errors import ProfileAlreadyExists, ProfileNotFound
 from engine.library.records import ProfileKind
 from engine.steering.errors import SteeringInvalid
+from engine.wire import wire
 from tests.engine.actions.steering.stage import (
     ELEVEN,
     SIX,
@@ -42,7 +43,7 @@ def test_a_profile_as_it_travels(stage: Stage) -> None:
     made = stage.profiles.create(
         "calm", description="Slow.", steering={"7": 1.5, 42: -300}, model_id="tiny", sae_id="sae_a", layer=6
     )
-    travelling = made.as_dict()
+    travelling = wire(made)
     assert travelling.pop("id") == made.record.id and len(made.record.id) == 17
     assert travelling.pop("created_at") == travelling.pop("updated_at") == made.record.created_at.isoformat()
     assert travelling == {
@@ -85,7 +86,7 @@ def test_strengths_that_are_none_are_refused(stage: Stage, steering: Any) -> Non
         stage.profiles.create("calm", steering=steering)
     assert caught.value.code == "validation_error"
     assert str(caught.value.param).startswith("steering")
-    assert stage.profiles.list().as_dict() == {"profiles": [], "total": 0, "active_profile_id": None}
+    assert wire(stage.profiles.list()) == {"profiles": [], "total": 0, "active_profile_id": None}
 
 
 def test_names_are_unique_over_profiles_and_clusters(stage: Stage) -> None:
@@ -144,7 +145,7 @@ def test_save_current_of_several_saes_must_name_one(library: Library) -> None:
     assert stage.profiles.save_current("a", sae_id="sae_a", layer=11).record.layer == 11
     with pytest.raises(SaeNotAttached):
         stage.profiles.save_current("now", sae_id="sae_b", layer=6)
-    assert stage.profiles.list().as_dict()["total"] == 2
+    assert wire(stage.profiles.list())["total"] == 2
 
 
 def test_save_current_needs_an_sae(library: Library) -> None:
@@ -162,7 +163,7 @@ def test_activation_replaces_the_set_of_its_sae(stage: Stage) -> None:
     profile = create(stage, steering={0: 2.0, 5: 150.0, 6: 0.0}, sae_id="sae_b", layer=11)
     stage.names()
     done = stage.profiles.activate(profile)
-    assert done.as_dict() == {
+    assert wire(done) == {
         "profile_id": profile,
         "applied_steering": True,
         "feature_count": 2,
@@ -230,9 +231,9 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_a_refused_activation_leaves_everything_as_it_was(stage: Stage, case: str) -> None:
     fields, code = REFUSED[case]
-    stage.circuits.activate(stage.circuits.import_document(raw(one_layer("first", 11, 9))).summary.record.id)
+    stage.circuits.activate(stage.circuits.import_document(raw(one_layer("first", 11, 9))).id)
     stage.profiles.activate(create(stage, "before", {3: 1.0}, sae_id="sae_a", layer=6))
-    stage.circuits.activate(stage.circuits.import_document(raw(one_layer("second", 11, 9))).summary.record.id)
+    stage.circuits.activate(stage.circuits.import_document(raw(one_layer("second", 11, 9))).id)
     stage.desk.set_values(ELEVEN, {1: 1.0})
     profile = create(stage, **{"steering": {0: 1.0}, **fields})
     before = stage.everything()
@@ -258,7 +259,7 @@ def test_values_need_an_sae_and_an_empty_profile_does_not(library: Library) -> N
     with pytest.raises(SaeNotAttached):
         stage.profiles.activate(create(stage, sae_id="sae_a", layer=6))
     empty = create(stage, "empty", {})
-    assert stage.profiles.activate(empty).as_dict() == {
+    assert wire(stage.profiles.activate(empty)) == {
         "profile_id": empty,
         "applied_steering": False,
         "feature_count": 0,
@@ -283,7 +284,7 @@ def test_clamped_strengths_are_said(stage: Stage) -> None:
 
 
 def test_every_active_circuit_is_deactivated_first_with_a_warning_each(stage: Stage) -> None:
-    full = stage.circuits.import_document(raw(one_layer("full", 11, 0))).summary.record.id
+    full = stage.circuits.import_document(raw(one_layer("full", 11, 0))).id
     sliced = stage.circuits.import_document(
         raw(
             circuit(
@@ -296,7 +297,7 @@ def test_every_active_circuit_is_deactivated_first_with_a_warning_each(stage: St
                 ],
             )
         )
-    ).summary.record.id
+    ).record.id
     stage.circuits.activate(full)
     stage.circuits.activate(sliced, acknowledge_unvalidated=True)
     version = stage.desk.state.version
@@ -317,7 +318,7 @@ def test_every_active_circuit_is_deactivated_first_with_a_warning_each(stage: St
 def test_without_applying_only_the_rows_change(stage: Stage) -> None:
     first, second = create(stage, sae_id="sae_a"), create(stage, "loud", {9999: 3.0}, sae_id="gone")
     stage.profiles.activate(first)
-    stage.circuits.activate(stage.circuits.import_document(raw(one_layer("full", 11, 0))).summary.record.id)
+    stage.circuits.activate(stage.circuits.import_document(raw(one_layer("full", 11, 0))).id)
     before = deltas(stage.desk)
     done = stage.profiles.activate(second, apply_steering=False)
     assert (done.applied_steering, done.feature_count, done.warnings) == (False, 0, ())
@@ -356,7 +357,7 @@ def test_deactivating_clears_what_it_steered(stage: Stage) -> None:
     stage.desk.set_values(ELEVEN, {1: 1.0})
     stage.profiles.activate(profile)
     stage.names()
-    assert stage.profiles.deactivate(profile).as_dict() == {
+    assert wire(stage.profiles.deactivate(profile)) == {
         "profile_id": profile,
         "cleared_steering": True,
         "warnings": [],
@@ -390,7 +391,7 @@ def test_deactivating_may_leave_the_values(stage: Stage) -> None:
 def test_deleting_the_active_profile_clears_what_it_steered(stage: Stage) -> None:
     profile = create(stage, sae_id="sae_a")
     stage.profiles.activate(profile)
-    assert stage.profiles.delete(profile).as_dict() == {
+    assert wire(stage.profiles.delete(profile)) == {
         "profile_id": profile,
         "deleted": True,
         "cleared_steering": True,

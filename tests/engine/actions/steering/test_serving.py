@@ -9,6 +9,7 @@ import pytest
 from engine.errors import LibraryUnusable, MillmError
 from engine.library.database import Library
 from engine.steering.errors import SaeSetIncomplete, SteeringInvalid, UnvalidatedCircuit
+from engine.wire import wire
 from tests.engine.actions.steering.stage import (
     ELEVEN,
     SIX,
@@ -29,7 +30,7 @@ def stage(library: Library) -> Stage:
 
 
 def imported(stage: Stage, document: dict[str, Any] | None = None) -> str:
-    return stage.circuits.import_document(raw(document or circuit())).summary.record.id
+    return stage.circuits.import_document(raw(document or circuit())).id
 
 
 # --- what is added ----------------------------------------------------------------------------------------------------
@@ -39,7 +40,7 @@ def test_an_activation_as_it_travels(stage: Stage) -> None:
     circuit_id = imported(stage)
     version = stage.desk.state.version
     stage.names()
-    done = stage.circuits.activate(circuit_id).as_dict()
+    done = wire(stage.circuits.activate(circuit_id))
     assert done["id"] == circuit_id
     assert {key: done[key] for key in ("is_active", "serving_mode", "intensity", "steering", "serveable")} == {
         "is_active": True,
@@ -76,7 +77,7 @@ def test_an_activation_as_it_travels(stage: Stage) -> None:
     assert stage.desk.live_plan.report.text() == f'circuit;id="{circuit_id}";intensity="0.5"'
     assert stage.desk.state.version == version + 1
     assert stage.names() == ["steering:update", "circuits:changed", "clusters:changed", "profiles:changed"]
-    assert [each.as_dict() for each in stage.circuits.claims()] == [
+    assert wire(stage.circuits.claims()) == [
         {
             "layer": 6,
             "circuit_id": circuit_id,
@@ -116,7 +117,7 @@ def test_activating_again_changes_nothing(stage: Stage) -> None:
 def test_the_intensity_of_an_activation(stage: Stage, budget: Any, asked: Any, intensity: float) -> None:
     circuit_id = imported(stage, circuit(budget=budget))
     done = stage.circuits.activate(circuit_id, intensity=asked)
-    assert done.summary.record.intensity == intensity
+    assert done.record.intensity == intensity
     stage.agrees()
 
 
@@ -125,25 +126,25 @@ def test_the_documents_intensity_comes_before_the_rows(stage: Stage) -> None:
     stage.circuits.activate(circuit_id)
     stage.circuits.set_intensity(1.5)
     stage.circuits.deactivate(circuit_id)
-    assert stage.circuits.activate(circuit_id).summary.record.intensity == 0.5
+    assert stage.circuits.activate(circuit_id).record.intensity == 0.5
     undialled = imported(stage, circuit("undialled", budget=None))
     stage.circuits.deactivate(circuit_id)
     stage.circuits.activate(undialled, intensity=1.5)
     stage.circuits.deactivate(undialled)
-    assert stage.circuits.activate(undialled).summary.record.intensity == 1.5
+    assert stage.circuits.activate(undialled).record.intensity == 1.5
 
 
 def test_configured_bounds_hold_the_intensity(library: Library) -> None:
     stage = make_stage(library, SIX, ELEVEN, CIRCUIT_INTENSITY_MIN=0.75, CIRCUIT_INTENSITY_MAX=1.25)
     circuit_id = imported(stage)
-    assert stage.circuits.activate(circuit_id).summary.record.intensity == 0.75
-    assert stage.circuits.activate(circuit_id, intensity=2).summary.record.intensity == 1.25
-    assert stage.circuits.activate(circuit_id, intensity=0).summary.record.intensity == 0.0
+    assert stage.circuits.activate(circuit_id).record.intensity == 0.75
+    assert stage.circuits.activate(circuit_id, intensity=2).record.intensity == 1.25
+    assert stage.circuits.activate(circuit_id, intensity=0).record.intensity == 0.0
 
 
 def test_off_reports_nothing_applied(stage: Stage) -> None:
     circuit_id = imported(stage)
-    done = stage.circuits.activate(circuit_id, intensity=0).as_dict()
+    done = wire(stage.circuits.activate(circuit_id, intensity=0))
     assert (done["applied_per_layer"], done["hazards"], done["steering"]) == ({}, [], False)
     assert done["is_active"] is True and stage.desk.live_plan.is_empty
     assert not stage.desk.state.entry(SIX).enabled
@@ -159,7 +160,7 @@ def test_the_first_of_a_feature_counts_and_clamps_are_said(stage: Stage) -> None
     }
     document = circuit(members=[{"layer": 6, "feature": member(1, 8.0)}, both], budget={"intensity": 1.0})
     done = stage.circuits.activate(imported(stage, document))
-    assert done.applied_per_layer == {"6": {"1": 8.0}, "11": {"2": 200.0, "3": -1.0}}
+    assert done.applied_per_layer == {6: {1: 8.0}, 11: {2: 200.0, 3: -1.0}}
     assert done.warnings == (
         "At intensity 2 these strengths are clamped to ±200: #2 (250).",
         "Feature 2 on layer 11 is named twice; the first counts.",
@@ -172,10 +173,10 @@ def test_a_substitute_serves_and_is_said(library: Library) -> None:
     circuit_id = imported(stage)
     done = stage.circuits.activate(circuit_id)
     assert done.warnings == ("Layer 11: substituted: made with 'sae_b', runs on 'other' at layer 11.",)
-    assert done.summary.record.per_sae_warnings[1]["verdict"] == "warn"
+    assert done.record.per_sae_warnings[1]["verdict"] == "warn"
     stage.desk.detach("other")
     stage.desk.attach([attachment("sae_b", 11)])
-    assert stage.circuits.activate(circuit_id).summary.record.per_sae_warnings[1]["verdict"] == "bind"
+    assert stage.circuits.activate(circuit_id).record.per_sae_warnings[1]["verdict"] == "bind"
     assert deltas(stage.desk) == {6: [0.0, 4.0, 0.0, 0.0], 11: [0.0, 0.0, 2.0, -1.0]}
 
 
@@ -201,7 +202,7 @@ def test_below_rung_2_an_acknowledgement_is_needed(stage: Stage, rung: Any) -> N
     assert caught.value.details["circuit_id"] == circuit_id
     assert set(caught.value.details) == {"circuit_id", "rung", "rung_language", "next_step"}
     assert stage.everything() == before
-    done = stage.circuits.activate(circuit_id, acknowledge_unvalidated=True).as_dict()
+    done = wire(stage.circuits.activate(circuit_id, acknowledge_unvalidated=True))
     assert done["acknowledged_unvalidated"] is True
     assert stage.desk.live_plan.rung == (1 if rung == 1 else 0)
 
@@ -238,7 +239,7 @@ def test_the_gates_in_their_order(stage: Stage) -> None:
     options["intensity"] = 1.0
     assert code() == "validation_error"  # a hand-set value on its feature
     stage.desk.clear(SIX)
-    assert stage.circuits.activate(circuit_id, **options).summary.steering is True
+    assert stage.circuits.activate(circuit_id, **options).steering is True
     stage.agrees()
 
 

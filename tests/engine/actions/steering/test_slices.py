@@ -8,6 +8,7 @@ import pytest
 
 from engine.library.database import Library
 from engine.steering.errors import CircuitLayerContention, SaeSetIncomplete
+from engine.wire import wire
 from tests.engine.actions.steering.stage import (
     ELEVEN,
     Stage,
@@ -28,14 +29,14 @@ def stage(library: Library) -> Stage:
 
 
 def imported(stage: Stage, document: dict[str, Any] | None = None) -> str:
-    return stage.circuits.import_document(raw(document or circuit())).summary.record.id
+    return stage.circuits.import_document(raw(document or circuit())).id
 
 
 def test_the_first_bound_layer_is_served_as_a_cluster(stage: Stage) -> None:
     circuit_id = imported(stage)
     version = stage.desk.state.version
     stage.names()
-    done = stage.circuits.activate(circuit_id).as_dict()
+    done = wire(stage.circuits.activate(circuit_id))
     slice_id = done["slice_profile_id"]
     assert (done["serving_mode"], done["slice_layer"], done["bound_layers"]) == ("slice_fallback", 11, [11])
     assert (done["serveable"], done["steering"], done["hazards"]) == (False, True, [])
@@ -122,7 +123,7 @@ def test_the_clusters_dial_is_the_slices(stage: Stage) -> None:
     assert stage.clusters.set_active_intensity(1.5).reapplied is True
     assert values(stage.desk, ELEVEN) == {2: 6.0, 3: -3.0}
     now = stage.desk.now
-    done = stage.circuits.set_intensity(1.0).as_dict()
+    done = wire(stage.circuits.set_intensity(1.0))
     assert (done["intensity"], done["reapplied"], done["superseded"]) == (1.0, False, False)
     assert done["warnings"] == ["Not applied: a slice of it is served by a cluster, whose own dial decides."]
     assert stage.desk.now is now
@@ -135,7 +136,7 @@ def test_a_long_name_still_slices(stage: Stage) -> None:
     for number in (1, 2):
         circuit_id = imported(stage, document)
         done = stage.circuits.activate(circuit_id, acknowledge_unvalidated=True)
-        assert done.applied_per_layer == {"11": {"7": 0.5, "8": 1.0}}
+        assert done.applied_per_layer == {11: {7: 0.5, 8: 1.0}}
         assert done.slice_profile_id is not None
         name = stage.clusters.get(done.slice_profile_id).record.name
         assert len(name) <= 120 and name.endswith("[L11 slice]" if number == 1 else "[L11 slice] (2)")
@@ -180,13 +181,13 @@ def test_once_every_layer_has_its_sae_the_circuit_is_served_in_full(stage: Stage
     slice_id = stage.circuits.activate(circuit_id).slice_profile_id
     stage.desk.attach([attachment("sae_a", 6)])
     done = stage.circuits.activate(circuit_id)
-    assert (done.summary.record.serving_mode, done.slice_layer) == ("full", None)
+    assert (done.record.serving_mode, done.slice_layer) == ("full", None)
     assert deltas(stage.desk) == {6: [0.0, 4.0, 0.0, 0.0], 11: [0.0, 0.0, 2.0, -1.0]}
     assert stage.profiles.active() is None
     stage.agrees()
     stage.desk.detach("sae_a")
     back = stage.circuits.activate(circuit_id)
-    assert (back.summary.record.serving_mode, back.slice_profile_id) == ("slice_fallback", slice_id)
+    assert (back.record.serving_mode, back.slice_profile_id) == ("slice_fallback", slice_id)
     assert deltas(stage.desk) == {11: [0.0, 0.0, 2.0, -1.0]}
     stage.agrees()
 
@@ -198,7 +199,7 @@ def test_a_slice_moves_with_the_sae_that_is_there(stage: Stage) -> None:
     assert stage.circuits.get(circuit_id).steering is False
     stage.desk.attach([attachment("sae_a", 6)])
     moved = stage.circuits.activate(circuit_id)
-    assert (moved.slice_layer, moved.applied_per_layer) == (6, {"6": {"1": 4.0}})
+    assert (moved.slice_layer, moved.applied_per_layer) == (6, {6: {1: 4.0}})
     assert moved.slice_profile_id != first
     assert [claim.layer for claim in stage.circuits.claims()] == [6]
     assert all("one profile" not in each for each in moved.warnings)

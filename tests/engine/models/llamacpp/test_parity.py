@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from engine.errors import EngineUnsupported
 from engine.models.backends.llamacpp.backend import LlamaCppBackend
 from engine.models.backends.residual import Intervention
 from engine.models.backends.transformers_backend import TransformersBackend
@@ -159,3 +160,12 @@ def test_by_control_vector(make_backend: BackendMaker, reference: TransformersBa
     assert torch.allclose(read(backend, IDS), read(reference, IDS), atol=CLOSE)
     with pytest.raises(EngineUnsupported):
         read(backend, IDS, Intervention({0: vectors(1, 1)}))
+
+
+def test_what_it_does_not_offer_is_refused(backend: LlamaCppBackend) -> None:
+    # Also under -O: somebody who looks on must not be left without what was asked.
+    with pytest.raises(EngineUnsupported):
+        backend.read_together([[1, 2], [3]], Intervention(observers={1: (Watcher(),)}))
+    assert not backend.capabilities.all_logits
+    with pytest.raises(EngineUnsupported):
+        backend.extend_all(backend.new_store(), [1, 2])
