@@ -266,8 +266,8 @@ class ElidedLabel(QLabel):
         shown = metrics.elidedText(self._shorter if cut else self._full, self._mode, room)
         if shown != self.text():
             self.setText(shown)
-        whole = as_letters(self._full) if shown != self._full else ""
-        super().setToolTip("\n".join(filter(None, (whole, self._told))))
+        whole = self._full if shown != self._full else ""
+        super().setToolTip(as_letters("\n".join(filter(None, (whole, self._told)))))
 
 
 class Notice(QFrame):

@@ -7,13 +7,16 @@ files its pictures name. A desktop's tray and its notifications do the same. Lab
 
 from __future__ import annotations
 
+import re
+
 JOINER = "\u2060"
 """WORD JOINER: takes no room and is drawn by no font. A ``<`` before it begins no tag that Qt knows."""
+_TAG = re.compile(f"<(?!{JOINER})")
 
 
 def as_letters(text: str) -> str:
-    """``text`` such that nothing takes it for markup; it looks the same."""
-    return text.replace("<", f"<{JOINER}").replace("&lt;", f"&{JOINER}lt;")
+    """``text`` such that nothing takes it for markup; it looks the same. What was made of letters stays as it is."""
+    return _TAG.sub(f"<{JOINER}", text).replace("&lt;", f"&{JOINER}lt;")
 
 
 def on_button(text: str) -> str:
