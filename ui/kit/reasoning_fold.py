@@ -8,6 +8,7 @@ from PySide6.QtWidgets import QFrame, QSizePolicy, QWidget
 from ui.kit import theme
 from ui.kit.basics import Button, column, line
 from ui.kit.flow_text import FlowText
+from ui.kit.plain_text import as_letters
 
 
 class ReasoningFold(QWidget):
@@ -65,5 +66,5 @@ class ReasoningFold(QWidget):
             part.setVisible(opened)
         self.button.set_icon("fold" if opened else "unfold")
         words = "Hide the reasoning" if opened else "Show the reasoning"
-        self.button.setToolTip(words)
+        self.button.setToolTip(as_letters(words))
         self.button.setAccessibleName(f"Reasoning, {'open' if opened else 'folded'}")

@@ -15,6 +15,7 @@ from ui.kit import theme
 from ui.kit.basics import Button, column, inset_text, label, line, set_property
 from ui.kit.chat_options import biases_text, parse_biases
 from ui.kit.number_field import DecimalField, WholeField
+from ui.kit.plain_text import as_letters
 from ui.kit.scroll_page import reveal
 
 MOST_WHOLE = 1_000_000
@@ -68,7 +69,7 @@ def _control(setting: SamplingField) -> Control:
     if isinstance(made, ShortDecimal | WholeField):
         inset_text(made)
     made.setAccessibleName(title(setting))
-    made.setToolTip(setting.hint)
+    made.setToolTip(as_letters(setting.hint))
     return made
 
 
