@@ -217,8 +217,7 @@ def test_words_are_coloured_in_the_answer_alone_and_read_behind_the_reasoning(
     engine.saes.attach("made-sae", 1)
     message = said(chat, qtbot)
     chat.lens.take("made-sae", 1, 3)
-    until(qtbot, lambda: chat.lens.feature is not None)
-    answer(chat, 1).colour_button.click()
+    # With nothing in colour, the feature that is chosen colours the last answer.
     until(qtbot, lambda: answer(chat, 1).tokens is not None)
     shown = answer(chat, 1).tokens
     assert shown is not None and shown.coloured is not None
@@ -233,6 +232,11 @@ def test_words_are_coloured_in_the_answer_alone_and_read_behind_the_reasoning(
     values = [piece.value for piece in shown.coloured.pieces if piece.text]
     assert values == pytest.approx(read.values(3)[-3:], abs=1e-4)
     assert message.content == "fox"
+    # Colours that come once they were switched off are not shown.
+    answer(chat, 1).colour_button.click()
+    assert answer(chat, 1).tokens is None
+    chat.lens.coloured.emit(chat.session.messages[1], shown.coloured)
+    assert answer(chat, 1).tokens is None
 
 
 def test_a_comparison_goes_on_where_each_side_was_cut(qtbot: QtBot, talking: Talking) -> None:

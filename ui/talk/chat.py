@@ -512,6 +512,8 @@ class ChatPage(ChatFrame):
         return found
 
     def _show_colours(self, message: ConversationMessage, coloured: Coloured) -> None:
+        if not any(message in each.sides for each in self._coloured):
+            return  # they were switched off while it was read
         for view in self._views(message):
             if view.message is message:
                 view.show_colours(coloured)
