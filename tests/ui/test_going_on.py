@@ -18,7 +18,7 @@ from tests.ui.stage import Stage
 from ui.context.page_context import CHAT, MODELS
 from ui.kit.basics import Button, Notice
 from ui.shelf.models import ModelsPage
-from ui.talk.left_off import LEFT_OFF_KEY, key_for
+from ui.talk.left_off import LEFT_OFF_KEY, LeftOff, key_for
 
 
 @pytest.fixture
@@ -142,6 +142,23 @@ def test_the_chat_comes_back_that_was_left_with_the_model(
     after.bridge.run_in_background(lambda: None, said.append, owner=after.window)
     until(qtbot, lambda: said)
     assert again.session.conversation_id == with_llama
+
+
+def test_what_was_noted_belongs_to_the_model_that_was_there(
+    make_engine: EngineMaker, checkpoint: CheckpointMaker, make_stage: StageMaker, qtbot: QtBot
+) -> None:
+    """By the time it is written another model may be in memory."""
+    engine = make_engine()
+    import_local_model(engine.library, engine.events, checkpoint("qwen2"))
+    ids = {each.name: each.id for each in engine.shelf.list()}
+    left: LeftOff = make_stage(engine).window.chat._left_off
+    left._timer.setInterval(10**6)
+    number = talk(engine)
+    left.note(number, False)
+    engine.loader.load(ids["tiny-qwen2"]).result(120)
+    left.write()
+    assert left_with(engine, "tiny-llama") == number
+    assert left_with(engine, "tiny-qwen2") is None
 
 
 def left_with(engine: Engine, model: str) -> object:

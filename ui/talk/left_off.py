@@ -26,6 +26,8 @@ class LeftOff(QObject):
         self._bridge = frame.bridge
         self._state = frame.engine.library.state
         self._noted: dict[str, object] | None = None
+        self._noted_with: str | None = None
+        """The model that was in memory then: by the time it is written another may be."""
         self._shelf = frame.engine.shelf
         self._library = frame.engine.library
         self._first_model = bool(frame.services.settings.get("RESTORE_LAST").value)
@@ -53,23 +55,24 @@ class LeftOff(QObject):
 
     def note(self, conversation: int | None, comparing: bool) -> None:
         """How the chat stands now."""
+        resident = self._shelf.resident
         self._noted = {"conversation": conversation, "comparing": comparing}
+        self._noted_with = None if resident is None else resident.record.name
         self._timer.start()
 
     def write(self) -> None:
         """Write what was noted, now: the window closes."""
         if self._timer.isActive() and self._noted is not None:
             self._timer.stop()
-            self._keep(self._noted)
+            self._keep(self._noted, self._noted_with)
 
     def _write(self) -> None:
-        noted = self._noted
-        self._bridge.run_in_background(lambda: self._keep(noted), owner=self)
+        noted, model = self._noted, self._noted_with
+        self._bridge.run_in_background(lambda: self._keep(noted, model), owner=self)
 
-    def _keep(self, noted: dict[str, object] | None) -> None:
-        resident = self._shelf.resident
-        if resident is not None:
-            self._state.set(key_for(resident.record.name), noted)
+    def _keep(self, noted: dict[str, object] | None, model: str | None) -> None:
+        if model is not None:
+            self._state.set(key_for(model), noted)
         self._state.set(LEFT_OFF_KEY, noted)
 
     def _on_read(self, left: tuple[ConversationRecord | None, bool]) -> None:
