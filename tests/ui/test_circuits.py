@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from pytestqt.qtbot import QtBot
 
 from engine.documents.evidence import claims_causation
 from engine.engine import Engine
+from engine.steering.errors import SteeringInvalid
 from engine.wire import wire
 from tests.conftest import EngineMaker
 from tests.ui.conftest import StageMaker
@@ -178,6 +180,22 @@ def test_below_rung_2_a_person_says_that_they_know(page: CircuitsPage, engine: E
     qtbot.keyClick(card.dial.field, Qt.Key.Key_Return)
     until(qtbot, lambda: "acknowledge that it is unvalidated" in page.notice.words())
     until(qtbot, lambda: card.dial.value() == 1.0)
+
+
+def test_of_a_turn_that_another_followed_nothing_is_said(page: CircuitsPage, qtbot: QtBot) -> None:
+    """The engine's answers may come in another order than the turns were made."""
+    first, said = threading.Event(), []
+
+    def refuse() -> None:
+        raise SteeringInvalid("That is too much.")
+
+    page.turn(page.card.dial, first.wait, lambda _result: page.say_warnings(()))
+    page.turn(page.card.dial, refuse)
+    until(qtbot, lambda: "That is too much." in page.notice.words())
+    first.set()
+    page._frame.bridge.run_in_background(first.wait, said.append, owner=page)
+    until(qtbot, lambda: said and not page.card.dial._held)
+    assert "That is too much." in page.notice.words()
 
 
 def test_a_slice_serves_and_the_dial_is_its_clusters(page: CircuitsPage, engine: Engine, qtbot: QtBot) -> None:

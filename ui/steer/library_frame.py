@@ -69,6 +69,7 @@ class LibraryFrame(QWidget, Generic[V]):
         self.list = ItemList(self.title)
         self.report = ImportPanel()
         self.notice = Notice()
+        self._turns = 0
         self.door = DocumentDoor(self)
         self.import_button = Button("Import…", "plain", "import", self.door.pick)
         self.paste_button = Button("Paste…", "plain", "text", self.door.paste)
@@ -198,17 +199,23 @@ class LibraryFrame(QWidget, Generic[V]):
         self._frame.bridge.run_once(object() if key is None else key, task, ended, failed, owner=self)
 
     def turn(self, dial: IntensityDial, task: Callable[[], Any], done: Callable[[Any], None] | None = None) -> None:
-        """As :meth:`run`, for the ``dial`` that a person turned: it shows their value until the engine has answered."""
+        """As :meth:`run`, for the ``dial`` that a person turned: it shows their value until the engine has answered.
+
+        Answers may come in another order than they were asked for; of a turn that another has followed nothing is said.
+        """
         dial.hold(True)
+        self._turns += 1
+        mine = self._turns
 
         def ended(result: Any) -> None:
             dial.hold(False)
-            if done is not None:
+            if done is not None and mine == self._turns:
                 done(result)
 
         def refused(error: Exception) -> None:
             dial.hold(False)
-            self.say_error(error)
+            if mine == self._turns:
+                self.say_error(error)
 
         self.run(task, ended, refused)
 
