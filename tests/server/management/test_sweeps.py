@@ -39,7 +39,12 @@ def body(house: House, **changes: Any) -> dict[str, Any]:
 
 def endless(house: House, **changes: Any) -> dict[str, Any]:
     return body(
-        house, prompts=[f"the sea {number}" for number in range(100)], max_tokens=1024, temperature=1.5, **changes
+        house,
+        prompts=[f"the sea {number}" for number in range(100)],
+        max_tokens=1024,
+        temperature=1.5,
+        ignore_eos=True,
+        **changes,
     )
 
 
