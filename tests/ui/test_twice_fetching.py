@@ -172,6 +172,8 @@ def pair(monkeypatch: pytest.MonkeyPatch) -> KnownPair:
 
 def test_a_pair_is_fetched_once_from_two_pages(qtbot: QtBot, stage: Stage, hub: StandInHub, pair: KnownPair) -> None:
     models, saes = models_of(stage), saes_of(stage)
+    weights = [name for repo in hub.repos.values() for name in repo.files if name.endswith(".safetensors")]
+    hub.held.update(dict.fromkeys(weights, 0.5))
     for _ in range(2):
         models.fetch_pair(pair)
         saes.fetch_pair(pair)
@@ -179,6 +181,8 @@ def test_a_pair_is_fetched_once_from_two_pages(qtbot: QtBot, stage: Stage, hub: 
     for page in (models, saes):
         assert page.notice.words().startswith(f"{REPO} is being downloaded; its SAE: ")
         assert page.notice.words().endswith("is being downloaded.")
+    hub.held.clear()
+    hub.let_go.set()
     (record,) = stage.engine.shelf.list()
     assert stage.engine.models.downloads.wait_ended(record.id, 60)
     (sae,) = stage.engine.saes.list()
