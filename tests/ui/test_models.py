@@ -466,7 +466,7 @@ def test_a_download_is_paused_gone_on_with_and_cancelled(
     page = open_page(stage, qtbot)
     look_at(page, qtbot, REPO)
     page.add.offers[0].button.click()  # type: ignore[union-attr]
-    until(qtbot, hub.hanging.is_set)
+    until(qtbot, lambda: hub.hanging.is_set() and page.rows)
     one = row(page, "tiny-llama")
     until(qtbot, lambda: one.pause_button.isVisible() and " of " in one.stage.full_text())
     until(qtbot, lambda: 0 < one.progress.value() < 100)
@@ -490,7 +490,7 @@ def test_a_download_is_cancelled_after_asking(
     page = open_page(stage, qtbot)
     look_at(page, qtbot, REPO)
     page.add.offers[0].button.click()  # type: ignore[union-attr]
-    until(qtbot, hub.hanging.is_set)
+    until(qtbot, lambda: hub.hanging.is_set() and page.rows)
     one = row(page, "tiny-llama")
     until(qtbot, lambda: one.cancel_button.isVisible())
     one.cancel_button.click()
