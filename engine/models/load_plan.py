@@ -111,7 +111,7 @@ class _Checkpoint:
     def prepare(
         cls, record: ModelRecord, found: CheckpointReport, settings: EngineSettings, gpu: int | None
     ) -> _Checkpoint:
-        from engine.models.backends.transformers_backend import checkpoint_dtype
+        from engine.models.backends.rehearsal import checkpoint_dtype
         from engine.models.hardware import devices
         from engine.models.inspection.quantization import check_quantization, check_stored
 
@@ -148,7 +148,7 @@ class _Checkpoint:
         return MemoryEstimate(terms, available, str(device), self.record.quantization or self.dtype)
 
     def rehearse(self) -> None:
-        from engine.models.backends.transformers_backend import refuse_misfits
+        from engine.models.backends.rehearsal import refuse_misfits
 
         # Stored quantised, tensors have other names and shapes, which its own library knows.
         if self.found.quantization_method is None:

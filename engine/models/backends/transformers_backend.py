@@ -14,7 +14,7 @@ import gc
 import inspect
 import logging
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -42,6 +42,7 @@ from engine.models.backends.load_progress import Report, reporting_bars
 from engine.models.backends.masks import MASKABLE, attention_kinds, step_masks
 from engine.models.backends.module_state import LibraryStore, ModuleState
 from engine.models.backends.prepacked import pack
+from engine.models.backends.rehearsal import refuse_gaps
 from engine.models.backends.residual import Intervention, ResidualHooks
 from engine.models.backends.tokenizer import CheckpointTokenizer
 from engine.models.hardware.devices import (
@@ -145,7 +146,7 @@ class TransformersBackend:
                     output_loading_info=True,
                     **quantized,
                 )
-            _refuse_gaps(folder, found)
+            refuse_gaps(folder, found)
             report(1.0, f"Moving to {placement.device}")
             if quantization is None:
                 model.to(placement.device)
@@ -527,55 +528,3 @@ def _declared_eos(model: Any) -> list[int]:
                 )
             found.extend(declared)
     return list(dict.fromkeys(found))
-
-
-def _refuse_gaps(folder: Path, found: Mapping[str, Any]) -> None:
-    """Raise when tensors the model needs were not in the files: the library would fill them at random and only warn."""
-    gaps = sorted({*found.get("missing_keys", ()), *(str(item[0]) for item in found.get("mismatched_keys", ()))})
-    if not gaps:
-        return
-    listed = ", ".join(gaps[:3]) + (f" and {len(gaps) - 3} more" if len(gaps) > 3 else "")
-    raise CheckpointInvalid(
-        f"The weights in {folder} lack {so_many(len(gaps), 'tensor')} in the shape the model needs: {listed}.",
-        details={"problems": gaps[:20]},
-        remedy="Download the model's weights again; all files of one model must be together.",
-    )
-
-
-def refuse_misfits(folder: Path, *, trust_remote_code: bool = False) -> None:
-    """Raise :class:`CheckpointInvalid` where a load would find tensors missing or in other shapes.
-
-    The library's own load, on the meta device, which has shapes and no values: it knows how stored names are mapped to
-    the model's. What else goes wrong is left to the load itself, which says it.
-    """
-    try:
-        with reporting_bars(lambda _share, _stage: None):
-            _, found = AutoModelForCausalLM.from_pretrained(
-                folder,
-                device_map={"": "meta"},
-                trust_remote_code=trust_remote_code,
-                local_files_only=True,
-                ignore_mismatched_sizes=True,
-                output_loading_info=True,
-            )
-    except Exception:
-        log.info("the load of %s could not be rehearsed", folder, exc_info=True)
-        return
-    _refuse_gaps(folder, found)
-
-
-def checkpoint_dtype(folder: Path) -> torch.dtype:
-    """The number format a checkpoint's config declares; float32 where it says nothing, as transformers assumes."""
-    try:
-        config = AutoConfig.from_pretrained(folder)
-    except Exception as error:
-        said = " ".join(str(error).split())[:300]
-        raise CheckpointInvalid(
-            f"{folder} has a config.json that transformers cannot read: {said}",
-            details={"problems": [said]},
-            remedy="Download the model's config.json again.",
-        ) from error
-    declared = getattr(config.get_text_config(decoder=True), "dtype", None) or getattr(config, "dtype", None)
-    if isinstance(declared, str):
-        declared = getattr(torch, declared.removeprefix("torch."), None)
-    return declared if isinstance(declared, torch.dtype) else torch.float32

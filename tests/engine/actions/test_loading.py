@@ -231,6 +231,36 @@ def test_weights_that_do_not_fit_the_config_are_found_before_the_old_model_goes(
     assert text_of(engine, "tiny-llama")
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"head_dim": 0},
+        {"hidden_act": "no_such_function"},
+        {"num_attention_heads": 0},
+        {"num_hidden_layers": -1},
+        {"rms_norm_eps": "small"},
+        {"rope_parameters": {"rope_type": "no_such_rope", "rope_theta": 10000.0}},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_a_config_of_no_model_is_refused_before_anything_is_unloaded(
+    make_engine: EngineMaker, tiny_checkpoint: Path, tmp_path: Path, changes: dict[str, object]
+) -> None:
+    engine = make_engine()
+    folder = shutil.copytree(tiny_checkpoint, tmp_path / "other")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, **changes}))
+
+    def import_and_load() -> None:
+        engine.loader.load(import_local_model(engine.library, engine.events, folder).id).result(60)
+
+    with pytest.raises(CheckpointInvalid) as caught:
+        import_and_load()
+    assert caught.value.remedy and caught.value.details.get("problems")
+    assert engine.shelf.resident is not None and engine.shelf.resident.record.name == "tiny-llama"
+    assert text_of(engine, "tiny-llama")
+
+
 def test_words_of_a_config_that_are_no_unicode_end_the_load_and_no_other(
     make_engine: EngineMaker, tiny_checkpoint: Path, tmp_path: Path
 ) -> None:

@@ -11,7 +11,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from engine.errors import CheckpointInvalid, EngineUnsupported
-from engine.models.backends.transformers_backend import TransformersBackend, checkpoint_dtype
+from engine.models.backends.rehearsal import checkpoint_dtype
+from engine.models.backends.transformers_backend import TransformersBackend
 from engine.models.hardware import devices
 from engine.models.hardware.devices import DevicePlacement, choose_device, choose_dtype
 
