@@ -1,9 +1,6 @@
-"""What a page is to the window, and which pages there are.
+"""What the window is to a page, and which pages there are.
 
-A page is a widget built from a :class:`PageContext`, the first time it is shown. It may have ``on_event(event)``,
-called on the GUI thread for each engine event from then on, and ``arrive(**what)``, called each time it comes to the
-front with what the caller of :attr:`PageContext.go` said. A page reads the engine's state when it is built, so it
-needs no events from before.
+A :class:`~ui.context.page.Page` is built from a :class:`PageContext`, the first time it is shown.
 """
 
 from __future__ import annotations
@@ -13,12 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from PySide6.QtWidgets import QWidget
-
 from engine.engine import Engine
 from ui.bridge import Bridge
 from ui.context.demo_install import DemoInstall
 from ui.context.hand_steering import LiveHand
+from ui.context.page import Page
 from ui.context.services import AppServices
 
 HOME = "home"
@@ -82,14 +78,14 @@ class PageSpec:
     icon: str
     factory: str
 
-    def build(self, frame: PageContext) -> QWidget:
+    def build(self, frame: PageContext) -> Page:
         """The page itself."""
         return self.load()(frame)
 
-    def load(self) -> Callable[[PageContext], QWidget]:
+    def load(self) -> Callable[[PageContext], Page]:
         """Its class."""
         module, _, name = self.factory.partition(":")
-        page: Callable[[PageContext], QWidget] = getattr(importlib.import_module(module), name)
+        page: Callable[[PageContext], Page] = getattr(importlib.import_module(module), name)
         return page
 
 

@@ -13,6 +13,7 @@ from PySide6.QtWidgets import QBoxLayout, QFileDialog, QFrame, QScrollArea, QSta
 from engine.actions.saes.views import LabelsResult
 from engine.events import Event, ModelLoadComplete, ModelUnloadComplete, SaeAttached, SaeDetached, SaesChanged
 from engine.saes.attachment import Attachment
+from ui.context.page import Page
 from ui.context.page_context import CHAT, MONITOR, STEERING, PageContext
 from ui.context.record_keeping import RecordKeeper
 from ui.kit import theme
@@ -42,8 +43,10 @@ GATE = (
 )
 
 
-class FeaturesPage(QWidget):
+class FeaturesPage(Page, QWidget):
     """Four ways to a feature on the left, what is known about the chosen one on the right."""
+
+    FOLLOWS = (SaeAttached, SaeDetached, ModelLoadComplete, ModelUnloadComplete, SaesChanged)
 
     def __init__(self, frame: PageContext) -> None:
         super().__init__()

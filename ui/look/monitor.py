@@ -24,6 +24,7 @@ from engine.monitor.live import MAX_HISTORY
 from engine.monitor.records import FeatureStatistics, MonitoringCost, MonitoringState
 from engine.saes.attachment import Attachment
 from engine.steering.live import AttachmentKey
+from ui.context.page import Page
 from ui.context.page_context import CHAT, FEATURES, STEERING, PageContext
 from ui.kit import plots, theme
 from ui.kit.basics import Button, Card, Notice, column, label, line
@@ -60,8 +61,10 @@ def _share(row: FeatureStatistics) -> str:
     return f"{row.active_ratio * 100:.3g} %"
 
 
-class MonitorPage(QWidget):
+class MonitorPage(Page, QWidget):
     """Joins the live monitor to its views; everything is read in the background."""
+
+    FOLLOWS = (SaeAttached, SaeDetached, ModelLoadComplete, ModelUnloadComplete, MonitoringStateChanged, SaesChanged)
 
     def __init__(self, frame: PageContext) -> None:
         super().__init__()

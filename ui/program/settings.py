@@ -10,6 +10,7 @@ from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QLineEdit, QSystemTrayIcon, QVBoxLayout
 
 from engine.events import Event, ServerStateChanged
+from ui.context.page import Page
 from ui.context.page_context import PageContext
 from ui.context.services import SettingInfo, TokenState
 from ui.kit import shortcuts, theme
@@ -33,8 +34,10 @@ NO_TRAY = "This desktop has no tray, so closing the window ends the program."
 SEARCH_WIDTH = 260
 
 
-class SettingsPage(ScrollPage):
+class SettingsPage(Page, ScrollPage):
     """Shows what the settings service says and hands changes to it."""
+
+    FOLLOWS = (ServerStateChanged,)
 
     def __init__(self, frame: PageContext) -> None:
         self.search = QLineEdit()

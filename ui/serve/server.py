@@ -18,6 +18,7 @@ from engine.events import (
     RequestRecorded,
     ServerStateChanged,
 )
+from ui.context.page import Page
 from ui.context.page_context import PageContext
 from ui.context.services import SettingInfo
 from ui.kit import theme
@@ -52,8 +53,10 @@ def is_local(host: str) -> bool:
     return host in LOOPBACK or host.startswith("127.")
 
 
-class ServerPage(ScrollPage):
+class ServerPage(Page, ScrollPage):
     """Joins the cards to the server and to its settings."""
+
+    FOLLOWS = (RequestRecorded, ServerStateChanged, ModelLoadComplete, ModelUnloadComplete, ClustersChanged)
 
     def __init__(self, frame: PageContext) -> None:
         super().__init__("Server", "Other programs use the model through this server, as they would use OpenAI's API.")

@@ -72,6 +72,20 @@ class Copying:
 class ModelsPage(ShelfPage):
     """Joins the cards to the engine's models."""
 
+    FOLLOWS = (
+        ModelLoadProgress,
+        ModelLoadComplete,
+        ModelLoadError,
+        ModelUnloadComplete,
+        ModelDownloadProgress,
+        ModelDownloadComplete,
+        ModelDownloadError,
+        ModelsChanged,
+        SaesChanged,
+        SaeAttached,
+        SaeDetached,
+    )
+
     def __init__(self, frame: PageContext) -> None:
         super().__init__(
             "Models",

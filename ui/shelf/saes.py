@@ -43,6 +43,17 @@ EMPTY = "Nothing is here yet. Add SAEs below; they must be made for your model."
 class SaesPage(ShelfPage):
     """Joins the cards to the engine's SAEs."""
 
+    FOLLOWS = (
+        SaeDownloadProgress,
+        SaeDownloadComplete,
+        SaeDownloadError,
+        SaesChanged,
+        SaeAttached,
+        SaeDetached,
+        ModelLoadComplete,
+        ModelUnloadComplete,
+    )
+
     def __init__(self, frame: PageContext) -> None:
         super().__init__(
             "SAEs",

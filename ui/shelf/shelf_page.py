@@ -8,6 +8,7 @@ from typing import TypeVar
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QBoxLayout, QFileDialog, QWidget
 
+from ui.context.page import Page
 from ui.kit import theme
 from ui.kit.basics import Button, Card, Notice, column, label
 from ui.kit.scroll_page import ScrollPage
@@ -19,7 +20,7 @@ Key = TypeVar("Key")
 Row = TypeVar("Row", bound=QWidget)
 
 
-class ShelfPage(ScrollPage):
+class ShelfPage(Page, ScrollPage):
     """The frame of the pages Models and SAEs; their rows, cards and work are their own.
 
     Args:

@@ -46,16 +46,6 @@ from ui.steer.contention_dialog import ContentionChoice, ContentionDialog
 from ui.steer.item_list import Item
 from ui.steer.library_frame import LibraryFrame
 
-FOLLOWED = (
-    CircuitsChanged,
-    ClustersChanged,
-    SteeringUpdated,
-    SaeAttached,
-    SaeDetached,
-    SaesChanged,
-    ModelLoadComplete,
-    ModelUnloadComplete,
-)
 LIVE_WORDS = {
     WatchState.IDLE: "Nodes light up once its SAEs are attached.",
     WatchState.CHOSEN: "Nodes light up by their activation at the last token that was read.",
@@ -106,6 +96,18 @@ class ShownCircuit:
 class CircuitsPage(LibraryFrame[ShownCircuit]):
     """Joins the list, the card and the drawing to the engine."""
 
+    FOLLOWS = (
+        CircuitsChanged,
+        ClustersChanged,
+        SteeringUpdated,
+        SaeAttached,
+        SaeDetached,
+        SaesChanged,
+        ModelLoadComplete,
+        ModelUnloadComplete,
+        ActivationObserved,
+    )
+
     key = CIRCUITS
     title = "Circuits"
     words = "Features on several layers that were found to belong together, how sure anyone is of it, and one dial."
@@ -143,7 +145,7 @@ class CircuitsPage(LibraryFrame[ShownCircuit]):
         """Follow the engine, whoever acts on it, and what fires."""
         if isinstance(event, ActivationObserved):
             self._light(event)
-        elif isinstance(event, FOLLOWED):
+        else:
             self.refresh()
 
     def prepare_to_close(self) -> None:

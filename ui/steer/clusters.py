@@ -31,18 +31,6 @@ from ui.steer.cluster_text import cluster_line, cluster_marks
 from ui.steer.item_list import Item
 from ui.steer.library_frame import LibraryFrame
 
-FOLLOWED = (
-    ClustersChanged,
-    ProfilesChanged,
-    CircuitsChanged,
-    SteeringUpdated,
-    SaeAttached,
-    SaeDetached,
-    SaesChanged,
-    ModelLoadComplete,
-    ModelUnloadComplete,
-)
-
 
 @dataclass(frozen=True)
 class LabelledCluster:
@@ -58,6 +46,18 @@ class LabelledCluster:
 
 class ClustersPage(LibraryFrame[LabelledCluster]):
     """Joins the list and the card to the engine."""
+
+    FOLLOWS = (
+        ClustersChanged,
+        ProfilesChanged,
+        CircuitsChanged,
+        SteeringUpdated,
+        SaeAttached,
+        SaeDetached,
+        SaesChanged,
+        ModelLoadComplete,
+        ModelUnloadComplete,
+    )
 
     key = CLUSTERS
     title = "Clusters"
@@ -83,8 +83,7 @@ class ClustersPage(LibraryFrame[LabelledCluster]):
 
     def on_event(self, event: Event) -> None:
         """Follow the engine, whoever acts on it."""
-        if isinstance(event, FOLLOWED):
-            self.refresh()
+        self.refresh()
 
     def fetch(self) -> Sequence[tuple[str, LabelledCluster]]:
         """Every cluster as it stands now."""

@@ -13,6 +13,7 @@ from PySide6.QtGui import QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QBoxLayout, QFileDialog, QFrame, QScrollArea, QSizePolicy, QStackedWidget, QWidget
 
 from engine.files import write_file
+from ui.context.page import Page
 from ui.context.page_context import CHAT, SWEEP, PageContext
 from ui.kit import theme
 from ui.kit.basics import Button, Card, Notice, Surface, column, label, line
@@ -41,7 +42,7 @@ UNDO_MS = 20_000
 V = TypeVar("V")
 
 
-class LibraryFrame(QWidget, Generic[V]):
+class LibraryFrame(Page, QWidget, Generic[V]):
     """A page of things with ids. ``V`` is what the engine says of one of them.
 
     A subclass says how they are fetched (off the GUI thread), what their rows are and what is shown of the chosen one.

@@ -34,15 +34,6 @@ from ui.steer.library_frame import LibraryFrame
 from ui.steer.profile_card import ProfileCard, profile_marks
 from ui.steer.profile_editor import ProfileDraft, ProfileEditor
 
-FOLLOWED = (
-    ProfilesChanged,
-    ClustersChanged,
-    CircuitsChanged,
-    SteeringUpdated,
-    SaeAttached,
-    SaeDetached,
-    SaesChanged,
-)
 EDITOR = 2
 """The editor's place in the stack."""
 
@@ -64,6 +55,16 @@ def fitting_place(places: Sequence[AttachmentKey], sae_id: str | None, layer: in
 
 class ProfilesPage(LibraryFrame[ProfileView]):
     """Joins the list, the card and the editor to the engine."""
+
+    FOLLOWS = (
+        ProfilesChanged,
+        ClustersChanged,
+        CircuitsChanged,
+        SteeringUpdated,
+        SaeAttached,
+        SaeDetached,
+        SaesChanged,
+    )
 
     key = PROFILES
     title = "Profiles"
@@ -99,9 +100,8 @@ class ProfilesPage(LibraryFrame[ProfileView]):
 
     def on_event(self, event: Event) -> None:
         """Follow the engine, whoever acts on it."""
-        if isinstance(event, FOLLOWED):
-            self._look_at_current()
-            self.refresh()
+        self._look_at_current()
+        self.refresh()
 
     def fetch(self) -> Sequence[tuple[str, ProfileView]]:
         """Every hand-made profile as it stands now."""

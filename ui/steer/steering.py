@@ -27,6 +27,7 @@ from engine.events import (
 from engine.library.records import FeatureLabel, SaeRecord
 from engine.saes.attachment import Attachment
 from engine.steering.live import AttachmentKey, LiveState
+from ui.context.page import Page
 from ui.context.page_context import CHAT, HOME, PageContext
 from ui.kit import theme
 from ui.kit.basics import Button, Card, column, label, line
@@ -67,8 +68,19 @@ STEPS = (
 Known = tuple[dict[int, FeatureLabel], dict[int, float], float | None]
 
 
-class SteeringPage(QScrollArea):
+class SteeringPage(Page, QScrollArea):
     """Joins the cards to the engine; what steers is read from the desk, never kept here."""
+
+    FOLLOWS = (
+        SteeringUpdated,
+        SaeAttached,
+        SaeDetached,
+        CircuitsChanged,
+        ModelLoadComplete,
+        ModelUnloadComplete,
+        SaesChanged,
+        ActivationObserved,
+    )
 
     def __init__(self, frame: PageContext) -> None:
         super().__init__()

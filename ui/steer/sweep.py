@@ -46,6 +46,7 @@ from engine.files import write_text
 from engine.steering.push import Push
 from engine.steering.strengths import SteeredSet
 from ui.bridge import Inbox
+from ui.context.page import Page
 from ui.context.page_context import STEERING, PageContext
 from ui.context.record_keeping import RecordKeeper
 from ui.kit import plots, theme
@@ -70,11 +71,24 @@ GATE = (
 )
 
 
-class SweepPage(QWidget):
+class SweepPage(Page, QWidget):
     """Joins the form, the table and the plot to the engine's sweeps. What steers live is never touched.
 
     A sweep that was begun elsewhere, over the API, is taken up as if it were the page's own.
     """
+
+    FOLLOWS = (
+        ClustersChanged,
+        ProfilesChanged,
+        CircuitsChanged,
+        SaeAttached,
+        SaeDetached,
+        ModelLoadComplete,
+        ModelUnloadComplete,
+        SweepProgress,
+        SweepComplete,
+        SweepsChanged,
+    )
 
     def __init__(self, frame: PageContext) -> None:
         super().__init__()

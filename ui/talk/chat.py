@@ -45,6 +45,8 @@ _STATES = {
 class ChatPage(ChatFrame):
     """Joins one :class:`ChatSession` at a time to the widgets; one left while writing goes on and saves itself."""
 
+    FOLLOWS = (ConversationsChanged, *ModelGate.FOLLOWS, *DialDesk.FOLLOWS, *Lens.FOLLOWS)
+
     def __init__(self, frame: PageContext) -> None:
         super().__init__()
         self._frame = frame

@@ -5,6 +5,7 @@ from __future__ import annotations
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QWidget
 
+from ui.context.page import Page
 from ui.kit import theme
 from ui.kit.basics import Button, ElidedLabel, IconButton, Surface, column, line
 from ui.talk.chat_settings import PANEL_WIDTH
@@ -21,7 +22,7 @@ COMPARE_MIN = 720
 """The same for two answers side by side."""
 
 
-class ChatFrame(Surface):
+class ChatFrame(Page, Surface):
     """Conversations, messages with the composer under them, settings."""
 
     def __init__(self) -> None:

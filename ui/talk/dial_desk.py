@@ -45,6 +45,8 @@ SETTLE_MS = 60
 class DialDesk(QObject):
     """Joins the strip to the engine. What is chosen steers live, so it steers other programs' requests too."""
 
+    FOLLOWS = (SteeringUpdated, *_SHELF_EVENTS)
+
     changed = Signal()
     """What steers, or what is chosen, is another than before."""
 

@@ -35,19 +35,6 @@ COMPARED_KEY = "has_compared"
 """Set in the library's state once a comparison was written."""
 SETTLE_MS = 80
 
-_EVENTS = (
-    ModelLoadComplete,
-    ModelLoadError,
-    ModelLoadProgress,
-    ModelUnloadComplete,
-    ModelsChanged,
-    SaeAttached,
-    SaeDetached,
-    SaesChanged,
-    ClustersChanged,
-    ConversationsChanged,
-)
-
 
 @dataclass(frozen=True)
 class StepsStanding:
@@ -85,6 +72,19 @@ def read_standing(engine: Engine, facts: DemoFacts | None) -> StepsStanding:
 class FirstStepsGuide(QObject):
     """Fills the card and carries its buttons out; loading is the page's, installing the window's."""
 
+    FOLLOWS = (
+        ModelLoadComplete,
+        ModelLoadError,
+        ModelLoadProgress,
+        ModelUnloadComplete,
+        ModelsChanged,
+        SaeAttached,
+        SaeDetached,
+        SaesChanged,
+        ClustersChanged,
+        ConversationsChanged,
+    )
+
     load_wanted = Signal(int)
     known = Signal()
     """How things stand was read."""
@@ -118,7 +118,7 @@ class FirstStepsGuide(QObject):
 
     def on_event(self, event: Event) -> None:
         """Look again when something a step needs has changed."""
-        if isinstance(event, _EVENTS):
+        if isinstance(event, self.FOLLOWS):
             self._show()
             self._timer.start()
 

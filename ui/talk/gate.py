@@ -24,6 +24,8 @@ from ui.talk.composer import Composer
 class ModelGate(QObject):
     """Watches the shelf for the chat page."""
 
+    FOLLOWS = (ModelLoadProgress, ModelLoadComplete, ModelLoadError, ModelUnloadComplete, ModelsChanged)
+
     opened = Signal()
     """A model is resident."""
     closed = Signal()
@@ -50,9 +52,7 @@ class ModelGate(QObject):
 
     def on_event(self, event: Event) -> None:
         """Look again when a model came, went or moved on."""
-        if isinstance(
-            event, ModelLoadProgress | ModelLoadComplete | ModelLoadError | ModelUnloadComplete | ModelsChanged
-        ):
+        if isinstance(event, self.FOLLOWS):
             self.refresh()
 
     def refresh(self) -> None:

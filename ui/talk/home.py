@@ -24,6 +24,7 @@ from engine.events import (
 from engine.library.conversations import ConversationSummary
 from engine.library.records import ModelRecord
 from engine.models.registry import LoadedModel
+from ui.context.page import Page
 from ui.context.page_context import CHAT, MODELS, STEERING, PageContext
 from ui.kit import theme
 from ui.kit.basics import Button, Surface, column
@@ -48,8 +49,10 @@ TALL = 940
 """From this page height on, there is room for the conversations written last."""
 
 
-class HomePage(QScrollArea):
+class HomePage(Page, QScrollArea):
     """Joins the three cards to the engine and the server."""
+
+    FOLLOWS = (*FirstStepsGuide.FOLLOWS, ServerStateChanged)
 
     def __init__(self, frame: PageContext) -> None:
         super().__init__()

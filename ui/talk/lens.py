@@ -80,6 +80,8 @@ class FeatureDialog(QDialog):
 class Lens(QObject):
     """Joins the panel to the engine. ``prompt_of`` gives the request behind an answer of the chat on screen."""
 
+    FOLLOWS = (ActivationObserved, SaeAttached, SaeDetached, MonitoringStateChanged, SaesChanged)
+
     feature_changed = Signal()
     coloured = Signal(object, object)
     """(a :class:`ConversationMessage`, its :class:`Coloured`)."""

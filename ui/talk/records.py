@@ -24,6 +24,7 @@ from engine.errors import NotFound
 from engine.events import Event, ExperimentsChanged
 from engine.files import write_text
 from engine.library.records import ExperimentRecord, ExperimentSummary, RecordKind
+from ui.context.page import Page
 from ui.context.page_context import CHAT, FEATURES, SWEEP, PageContext
 from ui.kit import plots, theme
 from ui.kit.basics import Button, Notice, Surface, column, label, line
@@ -90,8 +91,10 @@ class _RowDelegate(QStyledItemDelegate):
         painter.restore()
 
 
-class RecordsPage(Surface):
+class RecordsPage(Page, Surface):
     """The list on the left, the record on the right."""
+
+    FOLLOWS = (ExperimentsChanged,)
 
     def __init__(self, frame: PageContext) -> None:
         super().__init__("page")

@@ -39,6 +39,7 @@ from engine.models.hardware.unused_gpus import UnusedGpu, unused_gpu
 from ui.bridge import Bridge
 from ui.context.demo_install import DemoInstall
 from ui.context.hand_steering import LiveHand
+from ui.context.page import Page
 from ui.context.page_context import (
     CHAT,
     CIRCUITS,
@@ -124,7 +125,7 @@ class MainWindow(QMainWindow):
         )
         self.stack = QStackedWidget()
         self._specs: dict[str, PageSpec] = {}
-        self._pages: dict[str, QWidget] = {}
+        self._pages: dict[str, Page] = {}
         self._open: str | None = None
         for group, specs in GROUPS:
             self.navigation.add_group(group)
@@ -169,11 +170,9 @@ class MainWindow(QMainWindow):
         self.navigation.mark(key)
         self.navigation.follow(key)
         self.tour.panel.follow()
-        arrive = getattr(page, "arrive", None)
-        if arrive is not None:
-            arrive(**what)
+        page.arrive(**what)
 
-    def page(self, key: str) -> QWidget:
+    def page(self, key: str) -> Page:
         """The page called ``key``, built where it was not yet."""
         page = self._pages.get(key)
         if page is None:
@@ -336,10 +335,13 @@ class MainWindow(QMainWindow):
                 self.say(event.error, lasting=True)
         if isinstance(event, BAR_EVENTS):
             self.refresh_bar()
+        self.hand_on(event)
+
+    def hand_on(self, event: Event) -> None:
+        """Tell the pages that follow ``event``."""
         for page in list(self._pages.values()):
-            heard = getattr(page, "on_event", None)
-            if heard is not None:
-                heard(event)
+            if isinstance(event, page.FOLLOWS):
+                page.on_event(event)
 
     @Slot(object)
     def _on_failed(self, error: BaseException) -> None:
@@ -364,9 +366,7 @@ class MainWindow(QMainWindow):
         self._closing = True
         self._save_geometry()
         for page in self._pages.values():
-            prepare = getattr(page, "prepare_to_close", None)
-            if prepare is not None:
-                prepare()
+            page.prepare_to_close()
         self.closed.emit()
         self._services.quit()
 
