@@ -30,7 +30,8 @@ PIP := $(PY) -m pip --disable-pip-version-check --no-input
 PACKAGES := $(VENV)/.packages
 TORCH_INDEX_URL ?=
 TEST_DATA := $(CURDIR)/.data
-PYTEST_ARGS ?=
+# Two processes, each file whole in one of them: half the time, and 2 GB of memory more.
+PYTEST_ARGS ?= -n 2 --dist loadfile
 ARGS ?=
 
 .PHONY: help setup packages gguf gguf-engine demo demo-test run serve test lint types screenshots by-hand bench package try-clients qt-offscreen qt-window clean
