@@ -161,7 +161,7 @@ def test_an_answer_goes_on_while_another_conversation_is_open(
     engine = make_engine()
     keep(engine, "Boats", "how do ships float", "they push water away")
     stage = make_stage(engine)
-    chat = chat_of(stage, qtbot, tokens=300)
+    chat = chat_of(stage, qtbot, tokens=1500)
     send(chat, qtbot, "a long story")
     until(qtbot, lambda: chat.session.messages[-1].content)
     writing = chat.session
@@ -172,7 +172,7 @@ def test_an_answer_goes_on_while_another_conversation_is_open(
     open_row(chat, qtbot, "a long story")
     assert chat.session is writing
     until(qtbot, lambda: not chat.busy)
-    assert writing.messages[1].details["completion_tokens"] == 300
+    assert writing.messages[1].details["completion_tokens"] == 1500
     assert text_of(answer(chat, 1)).strip()
 
 

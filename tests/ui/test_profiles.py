@@ -146,7 +146,7 @@ def test_the_dial_turns_an_active_profile(page: ProfilesPage, engine: Engine, qt
     card.dial.field.selectAll()
     qtbot.keyClicks(card.dial.field, "0.5")
     qtbot.keyClick(card.dial.field, Qt.Key.Key_Return)
-    until(qtbot, lambda: values(engine) == {3: 5.0, 5: -1.25})
+    until(qtbot, lambda: values(engine) == {3: 5.0, 5: -1.25} and card.switch_button.text() == " Deactivate")
     card.switch_button.click()
     until(qtbot, lambda: values(engine) == {} and card.switch_button.text() == " Activate")
 

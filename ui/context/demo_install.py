@@ -77,23 +77,27 @@ class DemoInstall(QObject):
         inbox = self._inbox = Inbox(parent=self)
         inbox.arrived.connect(self._on_steps)
         install, engine, facts = self._services.install_demo, self._services.engine, self._services.demo
+        bridge = self._bridge
 
         def task() -> None:
             install(lambda progress, stage: inbox.put((progress, stage)))
-            inbox.put(None)
+            # The way that the load's own events come, so that none of them is here before.
+            bridge.post(self._on_installed)
             if ready:
                 make_ready(engine, facts)
 
         self.changed.emit()
-        self._bridge.run_in_background(task, lambda _nothing: self._end(None), self._end, owner=self)
+        bridge.run_in_background(task, lambda _nothing: self._end(None), self._end, owner=self)
 
-    def _on_steps(self, steps: list[tuple[float, str] | None]) -> None:
-        last = steps[-1]
-        if last is None:
-            self.installed = True
-        else:
-            done, self.stage = last
-            self.progress = max(self.progress, done * INSTALL_SHARE / 100 if self._ready else done)
+    def _on_steps(self, steps: list[tuple[float, str]]) -> None:
+        if self.installed:
+            return
+        done, self.stage = steps[-1]
+        self.progress = max(self.progress, done * INSTALL_SHARE / 100 if self._ready else done)
+        self.changed.emit()
+
+    def _on_installed(self) -> None:
+        self.installed = True
         self.changed.emit()
 
     @Slot(object)
