@@ -48,8 +48,8 @@ from engine.generation.scoring import (
     prepare_input,
 )
 from engine.generation.worker import EngineThread
-from engine.library.repositories.profiles import ProfileRepository
-from engine.library.repositories.saes import SaeRepository
+from engine.library.profiles import ProfileRepository
+from engine.library.saes import SaeRepository
 from engine.models.backends.lengths import TextTooLong
 from engine.models.registry import LoadedModel, ModelShelf
 from engine.monitor.activation_spec import CaptureLimits, require_one_answer

@@ -11,7 +11,7 @@ from pytestqt.qtbot import QtBot
 
 from engine.documents.loading import decode
 from engine.engine import Engine
-from engine.library.records import FeatureLabel, NewExperiment, StoredMessage
+from engine.library.records import ExperimentRecord, FeatureLabel, StoredMessage
 from tests.made_saes import make_sae
 from tests.ui.conftest import StageMaker
 from tests.ui.look import until
@@ -55,7 +55,7 @@ def fill(engine: Engine, folder: Path, name: str) -> None:
         name, name, [StoredMessage("user", name, {}), StoredMessage("assistant", name, {"model": name, **SIDES})]
     )
     library.experiments.add(
-        NewExperiment(
+        ExperimentRecord(
             title=name,
             model=name,
             prompt=name,

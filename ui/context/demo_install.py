@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 from datetime import UTC, datetime
 
-from engine.models.backends.llamacpp.availability import can_run
 from PySide6.QtCore import QObject, Signal
 
 from engine.engine import Engine
 from engine.errors import LoadCancelled, ModelBusy
 from engine.library.records import ModelRecord, ModelSource
+from engine.models.backends.llamacpp.availability import can_run
 from ui.bridge import Bridge, Inbox
 from ui.context.services import AppServices, DemoFacts
 

@@ -7,7 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from PySide6.QtCore import QObject, Signal
 
-from engine.library.records import ExperimentRecord, NewExperiment
+from engine.library.records import ExperimentRecord
 from ui.context.page_context import RECORDS, PageContext
 from ui.kit.basics import Button, Notice
 from ui.kit.chat_state import ConversationMessage
@@ -44,7 +44,7 @@ class RecordKeeper(QObject):
         frozen = [message.copied() for message in messages[: index + 1]]
         self.add(lambda versions: new_record(frozen, index, versions, title=title))
 
-    def add(self, make: Callable[[Mapping[str, str]], NewExperiment]) -> None:
+    def add(self, make: Callable[[Mapping[str, str]], ExperimentRecord]) -> None:
         """Save the record that ``make`` makes, given the versions of now."""
         engine, own = self._frame.engine, dict(self._frame.services.versions)
 

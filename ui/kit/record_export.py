@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from engine.documents.evidence import rung_language
-from engine.library.records import NewExperiment
+from engine.library.records import ExperimentRecord
 from ui.kit.chat_state import ConversationMessage
 from ui.kit.steering_text import NO_CLAIM, has_circuit
 from ui.kit.text import title_of
@@ -25,7 +25,7 @@ FIGURES = (
 
 def new_record(
     messages: Sequence[ConversationMessage], index: int, versions: Mapping[str, str], *, title: str | None = None
-) -> NewExperiment:
+) -> ExperimentRecord:
     """The comparison at ``index`` of a conversation. Raises ValueError where there is none."""
     answer = messages[index]
     if answer.plain is None:
@@ -38,7 +38,7 @@ def new_record(
     steers = isinstance(report, dict) and has_circuit(report)
     language = rung_language(rung) if isinstance(rung, int) else (NO_CLAIM if steers else "")
     sampling = details.get("sampling")
-    return NewExperiment(
+    return ExperimentRecord(
         title=title or title_of(prompt),
         model=str(details.get("model", "")),
         prompt=prompt,

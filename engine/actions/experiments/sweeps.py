@@ -13,17 +13,17 @@ from typing import Any
 from engine.actions.experiments.parts import amount, index_of, number, part, parts, seed_of, texts, whole, word
 from engine.actions.sweeping.settings import BaseKind, CellResult, SweepBase, SweepOutcome, SweepSettings
 from engine.errors import InvalidParameter
-from engine.library.records import ExperimentRecord, NewExperiment, RecordKind
+from engine.library.records import ExperimentRecord, RecordKind
 
 BETWEEN = "\n\n"
 
 
-def record_of_sweep(outcome: SweepOutcome, versions: Mapping[str, str], title: str | None = None) -> NewExperiment:
+def record_of_sweep(outcome: SweepOutcome, versions: Mapping[str, str], title: str | None = None) -> ExperimentRecord:
     """A sweep as far as it came, to be kept."""
     settings, base = outcome.settings, outcome.base
     plain = [cell.text for cell in outcome.cells if cell.intensity == 0]
     steered = [cell.text for cell in outcome.cells if cell.intensity != 0]
-    return NewExperiment(
+    return ExperimentRecord(
         title=title or f"Sweep of {base.name}",
         model=outcome.facts.get("Model", ""),
         prompt="\n".join(settings.prompts),
@@ -59,7 +59,7 @@ def record_of_sweep(outcome: SweepOutcome, versions: Mapping[str, str], title: s
     )
 
 
-def sweep_of(record: ExperimentRecord | NewExperiment) -> SweepOutcome:
+def sweep_of(record: ExperimentRecord | ExperimentRecord) -> SweepOutcome:
     """The sweep that a record keeps. Raises :class:`InvalidParameter` naming what is not as it must be."""
     given, content = record.settings, record.content
     settings = SweepSettings(

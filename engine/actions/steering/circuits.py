@@ -28,7 +28,7 @@ from engine.documents.imports import import_circuit
 from engine.documents.verdicts import judge_circuit
 from engine.errors import InvalidParameter, MillmError
 from engine.events import CircuitsChanged, ClustersChanged, ProfilesChanged
-from engine.library.records import CircuitRecord, NewCircuit, ProfileRecord, ServingMode
+from engine.library.records import CircuitRecord, ProfileRecord, ServingMode
 from engine.steering.claims import Claim
 from engine.steering.dial import circuit_setting
 from engine.steering.errors import AmbiguousActiveCircuit, NoActiveCircuit
@@ -111,7 +111,7 @@ class CircuitActions(SteeringActions):
         with self._lock:
             verdict = judge_circuit(document, self._desk.state.attached, self._bounds)
             record = self._library.circuits.add(
-                NewCircuit(
+                CircuitRecord(
                     definition.name,
                     document_text(document.raw),
                     definition.narrative,

@@ -1,9 +1,12 @@
-"""Frozen values the library takes and hands out, one file per aggregate. No ORM object ever leaves ``engine/library``.
+"""The one door to the frozen values that the library takes and hands out, from each aggregate's own file."""
 
-May import: nothing of ours.
-"""
-
-from engine.library.records.circuits import CircuitPage, CircuitRecord, ClaimRecord, NewCircuit, ServingMode
+from engine.library.attach_sets import AttachItem, AttachSetRecord
+from engine.library.circuits import CircuitPage, CircuitRecord, ServingMode
+from engine.library.claims import ClaimRecord
+from engine.library.experiments import ExperimentRecord, ExperimentSummary, RecordKind
+from engine.library.labels import FeatureLabel
+from engine.library.models import EngineKind, ModelRecord, ModelSource, ModelStatus
+from engine.library.profiles import PROFILE_FIELDS, ProfileFields, ProfileKind, ProfileRecord
 from engine.library.records.conversations import (
     CUT_OFF,
     PLAIN_SIDE,
@@ -11,22 +14,12 @@ from engine.library.records.conversations import (
     ConversationSummary,
     StoredMessage,
 )
-from engine.library.records.experiments import ExperimentRecord, ExperimentSummary, NewExperiment, RecordKind
-from engine.library.records.models import EngineKind, ModelRecord, ModelSource, ModelStatus, NewModel
-from engine.library.records.profiles import NewProfile, ProfileKind, ProfileRecord
-from engine.library.records.saes import (
-    AttachItem,
-    AttachSetRecord,
-    FeatureLabel,
-    NewSae,
-    SaeRecord,
-    SaeSource,
-    SaeStatus,
-)
+from engine.library.saes import SaeRecord, SaeSource, SaeStatus
 
 __all__ = [
     "CUT_OFF",
     "PLAIN_SIDE",
+    "PROFILE_FIELDS",
     "AttachItem",
     "AttachSetRecord",
     "CircuitPage",
@@ -41,11 +34,7 @@ __all__ = [
     "ModelRecord",
     "ModelSource",
     "ModelStatus",
-    "NewCircuit",
-    "NewExperiment",
-    "NewModel",
-    "NewProfile",
-    "NewSae",
+    "ProfileFields",
     "ProfileKind",
     "ProfileRecord",
     "RecordKind",

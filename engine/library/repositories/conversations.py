@@ -10,9 +10,10 @@ from sqlalchemy.orm import Session, selectinload
 
 from engine.errors import InvalidParameter, NotFound
 from engine.library.records import PLAIN_SIDE, ConversationRecord, ConversationSummary, StoredMessage
-from engine.library.repositories import may_exist, storable
+from engine.library.rows import utc_now
 from engine.library.sessions import Sessions, fold
-from engine.library.tables import ConversationRow, MessageRow, utc_now
+from engine.library.tables.conversations import ConversationRow, MessageRow
+from engine.library.values import may_exist, storable
 
 ROLES = ("system", "user", "assistant")
 

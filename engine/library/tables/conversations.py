@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import CheckConstraint, ForeignKey, Integer, String, Text, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column, relationship
 
-from engine.library.tables.base import Base, JsonColumn, UtcDateTime
+from engine.library.rows import Base, JsonColumn, UtcDateTime
 
 
 class ConversationRow(Base):
