@@ -19,8 +19,8 @@ from tests.ui.conftest import StageMaker
 from tests.ui.look import chat_of, send, until
 from tests.ui.stage import Stage
 from ui.context.page_context import CHAT, FEATURES, RECORDS, SWEEP
+from ui.context.record_keeping import new_record
 from ui.kit.chat_state import ConversationMessage
-from ui.kit.record_export import new_record
 from ui.look.features import CONTRAST, FeaturesPage
 from ui.steer.sweep import SweepPage
 from ui.talk.compare_message import CompareMessage

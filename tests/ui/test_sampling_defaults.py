@@ -19,8 +19,8 @@ from tests.conftest import EngineMaker
 from tests.ui.conftest import StageMaker
 from tests.ui.look import send, until
 from ui.context.page_context import CHAT
+from ui.context.record_keeping import new_record
 from ui.kit.chat_state import ChatOptions, Suggested, sampling_words
-from ui.kit.record_export import new_record
 from ui.talk.chat_settings import ChatSettings
 from ui.talk.options import OPTIONS_KEY, suggestions
 

@@ -17,7 +17,7 @@ from engine.errors import InvalidParameter, PortInUse
 from engine.events import RequestRecorded
 from ui.kit import text as words
 from ui.kit.chat_state import ChatOptions, ConversationMessage, build_request, parse_seed, up_to_last_question
-from ui.kit.fences import Segment, split_fences
+from ui.kit.markdown_view import Segment, split_fences
 from ui.kit.server_card import reach_of
 from ui.kit.snippets import snippets
 from ui.serve import request_text as request_words

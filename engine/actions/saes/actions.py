@@ -16,8 +16,7 @@ from engine.actions.saes.errors import SaeAlreadyAttached
 from engine.actions.saes.files import FOLDER, SaeFolder
 from engine.actions.saes.importing import Importer
 from engine.actions.saes.labels import LabelKind, read_label_upload, read_labels
-from engine.actions.saes.measuring import Measurer
-from engine.actions.saes.pushing import pushes_now, typical_norm, with_first_strengths
+from engine.actions.saes.measuring import Measurer, pushes_now, typical_norm, with_first_strengths
 from engine.actions.saes.reading import Source, TextReader, TextReading
 from engine.actions.saes.steering import HandSteering
 from engine.actions.saes.views import (

@@ -1,13 +1,14 @@
 """Whether an SAE does what it says, on the resident model: the bundled text is read and its figures are stored.
 
 The passes are plain ones (nothing is steered) with an observer at the SAE's layer, one chunk of text to a job, so that
-running answers go on between two chunks.
+running answers go on between two chunks. And what those figures say: how hard something would push now, beside the
+stream's own length where that is known.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -19,8 +20,9 @@ from engine.errors import InvalidParameter, MillmError, ModelBusy
 from engine.events import SaesChanged
 from engine.library.records import SaeRecord, SaeStatus
 from engine.models.registry import LoadedModel
-from engine.saes.compatibility import Fit, judge_fit
-from engine.saes.config import SaeConfig
+from engine.saes.config import Fit, SaeConfig, judge_fit
+from engine.steering.push import Push, first_strength, pushes
+from engine.steering.strengths import SteeredSet
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -202,3 +204,52 @@ def _texts(tokenizer: Tokenizer, config: SaeConfig, window: int) -> list[list[in
     if len(pieces) > 1 and len(pieces[-1]) < SHORTEST:
         pieces.pop()
     return [[*prefix, *piece] for piece in pieces]
+
+
+def typical_norm(rooms: Rooms, sae_id: str, layer: int) -> float | None:
+    """The residual stream's median norm at ``layer``, where this SAE was measured there on the resident model.
+
+    None elsewhere: a norm of another layer or model says nothing. Reads rows.
+    """
+    resident, record = rooms.shelf.resident, rooms.library.saes.get(sae_id)
+    quality = None if record is None else record.config.get(QUALITY)
+    if resident is None or not isinstance(quality, Mapping):
+        return None
+    if (quality.get("layer"), quality.get("model_name")) != (layer, resident.record.name):
+        return None
+    median = quality.get("median_norm")
+    return float(median) if isinstance(median, int | float) and median > 0 else None
+
+
+def with_first_strengths(rooms: Rooms, sae_id: str, layer: int, values: Mapping[int, float | None]) -> dict[int, float]:
+    """``values`` with the strength a feature is first tried with where none is given. Reads rows.
+
+    Raises :class:`SaeNotAttached`, and :class:`InvalidFeatureIndex` for one that the SAE has not.
+    """
+    given = {index: value for index, value in values.items() if value is not None}
+    missing = [index for index in values if index not in given]
+    if not missing:
+        return given
+    sae = rooms.desk.attachment(sae_id, layer).sae
+    typical = typical_norm(rooms, sae_id, layer)
+    lengths = sae.decoder_rows(missing).float().norm(dim=1).tolist()
+    first = {index: first_strength(length, typical) for index, length in zip(missing, lengths, strict=True)}
+    return {index: given.get(index, first.get(index, 0.0)) for index in values}
+
+
+def pushes_now(rooms: Rooms, sets: Sequence[SteeredSet]) -> tuple[Push, ...]:
+    """What ``sets`` add through the SAEs that are attached now, by rising layer; nothing while one of them is not.
+
+    Reads rows, and decoder rows of the SAEs.
+    """
+    attachments = rooms.desk.state.attachments
+    places = {(each.sae_id, each.layer) for each in attachments}
+    steering = [each for each in sets if not each.is_empty]
+    if any((each.sae_id, each.layer) not in places for each in steering):
+        return ()
+    layers = {each.layer for each in steering}
+    typical: dict[int, float | None] = {}
+    for each in attachments:
+        if each.layer in layers and typical.get(each.layer) is None:
+            typical[each.layer] = typical_norm(rooms, each.sae_id, each.layer)
+    return pushes(steering, attachments, typical)
