@@ -76,11 +76,9 @@ class MonitoringState:
 
     @property
     def layer(self) -> int | None:
-        """Its layer."""
         return self.saes[0][1] if self.saes else None
 
     def as_dict(self) -> dict[str, Any]:
-        """The state as JSON values."""
         return {
             "enabled": self.enabled,
             "sae_attached": self.sae_attached,

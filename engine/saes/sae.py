@@ -117,12 +117,10 @@ class Sae:
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
         return self.tensors["W_dec"].device
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all weights."""
         return sum(tensor.numel() * tensor.element_size() for tensor in self.tensors.values())
 
     @property

@@ -69,7 +69,6 @@ class SteeringPath:
         return replace(self, steps=tuple(step for step in self.steps if step.token <= tokens))
 
     def as_list(self) -> list[dict[str, Any]]:
-        """Its steps as plain values."""
         return [step.as_dict() for step in self.steps]
 
 

@@ -24,7 +24,6 @@ class MemoryPlan:
 
     @property
     def total(self) -> int:
-        """All terms."""
         return self.weights + self.kv + self.working
 
 

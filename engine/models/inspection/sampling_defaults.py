@@ -32,7 +32,6 @@ class SamplingDefaults:
 
     @property
     def says_something(self) -> bool:
-        """Whether anything is suggested."""
         return any(getattr(self, each.name) is not None for each in fields(self))
 
 
