@@ -78,7 +78,6 @@ class Paths:
 
     @property
     def database(self) -> Path:
-        """The SQLite file."""
         return self.data_dir / "millm.db"
 
     @property

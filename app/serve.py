@@ -55,7 +55,6 @@ class Wishes:
         self._queue.put(wish)
 
     def wait(self) -> str:
-        """The next wish."""
         while True:
             try:
                 # Windows looks at signals only between waits.

@@ -31,14 +31,11 @@ class Vault(Protocol):
 
     name: str
 
-    def get(self) -> str | None:
-        """What is kept."""
+    def get(self) -> str | None: ...
 
-    def set(self, secret: str) -> None:
-        """Keep it."""
+    def set(self, secret: str) -> None: ...
 
-    def remove(self) -> None:
-        """Keep nothing."""
+    def remove(self) -> None: ...
 
 
 class KeyringVault:
@@ -48,19 +45,16 @@ class KeyringVault:
         self.name = name
 
     def get(self) -> str | None:
-        """What is kept."""
         import keyring
 
         return keyring.get_password(SERVICE, ACCOUNT)
 
     def set(self, secret: str) -> None:
-        """Keep it."""
         import keyring
 
         keyring.set_password(SERVICE, ACCOUNT, secret)
 
     def remove(self) -> None:
-        """Keep nothing."""
         import keyring
         from keyring.errors import PasswordDeleteError
 
@@ -142,7 +136,6 @@ class TokenStore:
         return self.state()
 
     def forget(self) -> TokenState:
-        """Keep none."""
         with self._lock:
             if (vault := self._keyring()) is not None:
                 try:

@@ -23,9 +23,8 @@ from engine.actions.models.model_files import ModelFolder
 from engine.actions.saes.actions import SaeActions
 from engine.actions.saes.files import FOLDER as SAES_FOLDER
 from engine.actions.standing import Standing
-from engine.actions.steering.circuits import CircuitActions
+from engine.actions.steering.circuits import CircuitActions, end_what_lost_its_place
 from engine.actions.steering.clusters import ClusterActions
-from engine.actions.steering.orphans import end_what_lost_its_place
 from engine.actions.steering.profiles import ProfileActions
 from engine.actions.sweeping import SweepActions
 from engine.config import EngineSettings

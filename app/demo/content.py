@@ -53,7 +53,6 @@ class Installed:
         return cls(**{name: each for name, each in value.items() if name in known})
 
     def remember(self, library: Library) -> None:
-        """Store it."""
         library.state.set(STATE_KEY, vars(self))
 
 

@@ -38,7 +38,6 @@ class _Audience:
             progress(*last)
 
     def begin(self) -> None:
-        """A run begins."""
         with self._lock:
             self._last = None
 

@@ -23,7 +23,7 @@ from app.demo.pack import SMOLLM2, DemoStatus, Pack, PackPaths
 from app.paths import Paths
 from engine.errors import ChecksumMismatch, DataDirectoryUnusable, ModelAlreadyExists
 from engine.library.database import Library
-from engine.library.records import EngineKind, ModelRecord, ModelSource, NewModel
+from engine.library.records import EngineKind, ModelRecord, ModelSource
 
 log = logging.getLogger(__name__)
 
@@ -251,7 +251,7 @@ def _put_rows(library: Library, places: PackPaths) -> ModelRecord:
     checkpoint = _put_row(library, _checkpoint_row(places))
     _put_row(
         library,
-        NewModel(
+        ModelRecord(
             name=pack.gguf_name,
             source=ModelSource.DEMO,
             engine=EngineKind.LLAMACPP,
@@ -270,7 +270,7 @@ def _put_rows(library: Library, places: PackPaths) -> ModelRecord:
     return checkpoint
 
 
-def _checkpoint_row(places: PackPaths) -> NewModel:
+def _checkpoint_row(places: PackPaths) -> ModelRecord:
     """The facts of the converted checkpoint, read from its files."""
     import json
 
@@ -284,7 +284,7 @@ def _checkpoint_row(places: PackPaths) -> NewModel:
             for length in weights.get_slice(name).get_shape():
                 size *= length
             params += size
-    return NewModel(
+    return ModelRecord(
         name=places.pack.model_name,
         source=ModelSource.DEMO,
         engine=EngineKind.TRANSFORMERS,
@@ -299,7 +299,7 @@ def _checkpoint_row(places: PackPaths) -> NewModel:
     )
 
 
-def _put_row(library: Library, new: NewModel) -> ModelRecord:
+def _put_row(library: Library, new: ModelRecord) -> ModelRecord:
     """The row for ``new``: as it is, put right when the data directory was moved, or added."""
     there = library.models.by_name(new.name)
     if there is None:

@@ -44,12 +44,10 @@ class Pack:
 
     @property
     def wheel_file(self) -> str:
-        """File name of the wheel."""
         return f"{self.package.replace('-', '_')}-{self.version}-{self.wheel_tag}.whl"
 
     @property
     def gguf_file(self) -> str:
-        """File name of the GGUF."""
         return self.gguf_member.rsplit("/", 1)[-1]
 
 
@@ -97,7 +95,6 @@ class PackPaths:
 
     @property
     def gguf_file(self) -> Path:
-        """The GGUF file."""
         return self.gguf / self.pack.gguf_file
 
     @property

@@ -22,7 +22,7 @@ from typing import Any
 
 from engine.actions.durable_files import BLOCK, remove_tree
 from engine.files import open_file
-from engine.library.repositories.state import StateRepository
+from engine.library.state import StateRepository
 
 log = logging.getLogger(__name__)
 

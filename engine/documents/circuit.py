@@ -178,12 +178,10 @@ class CircuitDocument:
 
     @property
     def rung(self) -> int:
-        """The circuit's evidence rung."""
         return circuit_rung(edge.evidence_rung for edge in self.definition.edges)
 
     @property
     def only_persistence(self) -> bool:
-        """Whether every edge is persistence."""
         return is_only_persistence(edge.type for edge in self.definition.edges)
 
     @property

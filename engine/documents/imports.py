@@ -5,9 +5,8 @@ The order is: size, depth and JSON; then the kind; then the schema.
 
 from __future__ import annotations
 
-from engine.documents.bundle import BundleItem, read_bundle
 from engine.documents.circuit import CircuitDocument, read_circuit
-from engine.documents.cluster import read_cluster
+from engine.documents.cluster import BundleItem, read_bundle, read_cluster
 from engine.documents.loading import DocumentKind, decode, require_kind
 from engine.documents.profile import ProfileDocument, read_profile
 

@@ -93,7 +93,6 @@ class SaeRef(Open):
 
     @property
     def reference(self) -> SaeReference:
-        """What binding looks at."""
         return SaeReference(self.mistudio_sae_id or self.sae_id or None, self.layer, self.n_features, self.d_model)
 
 

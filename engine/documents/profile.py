@@ -22,9 +22,10 @@ from engine.documents.fields import MAX_INDEX, Anything, Index, Open, as_number,
 from engine.documents.loading import DocumentKind, kind_of
 from engine.documents.problems import DocumentProblem, json_pointer, refusal, validation_problems
 from engine.library.names import PROFILE_NAME_LIMIT
+from engine.library.records import PROFILE_FIELDS, ProfileFields
 
 VERSION = "1.0"
-_WRITTEN = ("version", "name", "description", "model_id", "sae_id", "layer", "steering", "created_at", "updated_at")
+_WRITTEN = ("version", *PROFILE_FIELDS, "created_at", "updated_at")
 _INDEX = re.compile(r"[0-9]{1,10}")
 _DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
@@ -66,18 +67,12 @@ class _Profile(Open):
 
 
 @dataclass(frozen=True)
-class ProfileDocument:
-    """A valid profile. ``steering`` is at intensity 1 and unclamped, by feature index, rising.
+class ProfileDocument(ProfileFields):
+    """A valid profile; the indices of ``steering`` rise.
 
     ``extras`` are the keys an export has no field for; store them and give them back to :func:`profile_document`.
     """
 
-    name: str
-    description: str | None
-    model_id: str | None
-    sae_id: str | None
-    layer: int | None
-    steering: dict[int, float]
     extras: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -104,25 +99,21 @@ def read_profile(raw: dict[str, Any]) -> ProfileDocument:
     if profile.steering is not None and profile.features is not None and flat != listed:
         raise refusal("profile document", [DocumentProblem("/features", "says something else than /steering")])
     nested_sae = profile.sae or _SaePart()
+    in_either_shape = {
+        "model_id": profile.model_id or (profile.model.repo_id if profile.model else None),
+        "sae_id": profile.sae_id or (nested_sae.repo_id.replace("/", "--") if nested_sae.repo_id else None),
+        "layer": profile.layer if profile.layer is not None else nested_sae.layer,
+        "steering": flat if profile.steering is not None else listed,
+    }
     return ProfileDocument(
-        name=profile.name,
-        description=profile.description,
-        model_id=profile.model_id or (profile.model.repo_id if profile.model else None),
-        sae_id=profile.sae_id or (nested_sae.repo_id.replace("/", "--") if nested_sae.repo_id else None),
-        layer=profile.layer if profile.layer is not None else nested_sae.layer,
-        steering=flat if profile.steering is not None else listed,
+        **{name: getattr(profile, name) for name in PROFILE_FIELDS} | in_either_shape,
         extras={key: copy.deepcopy(value) for key, value in raw.items() if key not in _WRITTEN},
     )
 
 
 def profile_document(
+    profile: ProfileFields,
     *,
-    name: str,
-    description: str | None,
-    model_id: str | None,
-    sae_id: str | None,
-    layer: int | None,
-    steering: Mapping[int, float],
     created_at: str | None,
     updated_at: str | None,
     extras: Mapping[str, Any] | None = None,
@@ -130,15 +121,11 @@ def profile_document(
     """The export of a profile; times are ISO 8601. ``extras`` are what its import kept, brought up to date."""
     kept = copy.deepcopy(dict(extras or {}))
     if isinstance(kept.get("features"), list):
-        kept["features"] = _refreshed(kept["features"], steering)
+        kept["features"] = _refreshed(kept["features"], profile.steering)
     return {
         "version": VERSION,
-        "name": name,
-        "description": description,
-        "model_id": model_id,
-        "sae_id": sae_id,
-        "layer": layer,
-        "steering": {str(index): steering[index] for index in sorted(steering)},
+        **{name: getattr(profile, name) for name in PROFILE_FIELDS},
+        "steering": {str(index): profile.steering[index] for index in sorted(profile.steering)},
         "created_at": created_at,
         "updated_at": updated_at,
         **{key: value for key, value in kept.items() if key not in _WRITTEN},

@@ -39,7 +39,6 @@ class ClusterVerdict:
 
     @property
     def status(self) -> ImportStatus:
-        """The import's status."""
         return ImportStatus.IMPORTED if self.binding.serves else ImportStatus.IMPORTED_UNBOUND
 
 

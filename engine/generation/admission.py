@@ -12,6 +12,7 @@ import logging
 import math
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,24 @@ from engine.models.backends.backend import KvNeed
 
 if TYPE_CHECKING:
     from engine.models.backends.backend import Backend
+
+
+@dataclass(frozen=True)
+class QueueStats:
+    """The scheduler's figures at one moment.
+
+    ``in_flight`` counts running lanes and readings, ``queue_waiting`` requests without a lane (those whose model is
+    being loaded too), ``queue_pending`` waiting and running requests. ``estimated_wait_seconds`` is None until three
+    requests have finished.
+    """
+
+    in_flight: int
+    queue_waiting: int
+    queue_pending: int
+    max_lanes: int
+    max_pending: int
+    estimated_wait_seconds: float | None
+
 
 log = logging.getLogger(__name__)
 

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from engine.errors import InsufficientMemory, MillmError
+from engine.generation.prefix_cache import as_tokens, shared_length
 from engine.models.backends.backend import KvNeed
 from engine.models.backends.batch_invariance import padded_width
 from engine.monitor.capture import CapturePlan
@@ -157,7 +158,7 @@ class PrefillJob(ABC, Generic[T]):
         past, self._past = self._past, None
         if past is not None:
             before, store = past
-            length = _common(before, ids[:-1]) // chunk_tokens * chunk_tokens
+            length = shared_length(as_tokens(before), as_tokens(ids[:-1])) // chunk_tokens * chunk_tokens
             try:
                 fork = backend.fork(store, 0, length) if length else None
             except InsufficientMemory:
@@ -209,16 +210,6 @@ class PrefillJob(ABC, Generic[T]):
 
     def _numbered(self, error: MillmError) -> MillmError:
         return numbered(error, self._label, self._text)
-
-
-def _common(first: Sequence[int], second: Sequence[int]) -> int:
-    """How many tokens both begin with."""
-    length = 0
-    for one, other in zip(first, second, strict=False):
-        if one != other:
-            break
-        length += 1
-    return length
 
 
 def numbered(error: MillmError, label: str | None, number: int) -> MillmError:

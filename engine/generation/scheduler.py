@@ -22,16 +22,14 @@ from typing import TYPE_CHECKING, Any
 from engine.checked import there
 from engine.config import EngineSettings
 from engine.errors import GenerationFailed, InsufficientMemory, MillmError, ModelBusy, RequestCancelled
-from engine.generation.admission import Admission
-from engine.generation.apart import decode_apart
+from engine.generation.admission import Admission, QueueStats
 from engine.generation.comparing import Comparing
 from engine.generation.errors import as_failure
-from engine.generation.interventions import PassComposer
+from engine.generation.interventions import PassComposer, decode_apart
 from engine.generation.lane import Lane, PrefilledPrompt, PreparedRequest, RequestHandle, RunningRequest
 from engine.generation.prefill import Prefill
 from engine.generation.prefill_job import PrefillJob
 from engine.generation.prefix_reuse import PastReuse
-from engine.generation.queue_stats import QueueStats
 from engine.generation.request import Delta, FinishReason
 from engine.models.backends.backend import RowsRefused
 from engine.monitor.live import LiveMonitor

@@ -13,6 +13,7 @@ from engine.config import EngineSettings
 from engine.counting import so_many
 from engine.documents.evidence import PERSISTENCE_SENTENCE
 from engine.errors import ContextLengthExceeded, InvalidParameter, MillmError, ModelBusy, ModelNotLoaded
+from engine.generation.admission import QueueStats
 from engine.generation.constraint import CompiledConstraint
 from engine.generation.constraints.compiler import ConstraintCompiler
 from engine.generation.embeddings import (
@@ -35,7 +36,6 @@ from engine.generation.prompts import (
     prepare_text,
     unread_variables,
 )
-from engine.generation.queue_stats import QueueStats
 from engine.generation.request import ChatInput, Delta, GenerationRequest, TextInput
 from engine.generation.response_format import ResponseFormat
 from engine.generation.scheduler import Scheduler
@@ -48,8 +48,8 @@ from engine.generation.scoring import (
     prepare_input,
 )
 from engine.generation.worker import EngineThread
-from engine.library.repositories.profiles import ProfileRepository
-from engine.library.repositories.saes import SaeRepository
+from engine.library.profiles import ProfileRepository
+from engine.library.saes import SaeRepository
 from engine.models.backends.lengths import TextTooLong
 from engine.models.registry import LoadedModel, ModelShelf
 from engine.monitor.activation_spec import CaptureLimits, require_one_answer

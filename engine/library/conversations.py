@@ -12,9 +12,9 @@ from sqlalchemy import CheckConstraint, ForeignKey, Integer, String, Text, Uniqu
 from sqlalchemy.orm import Mapped, Session, mapped_column, relationship, selectinload
 
 from engine.errors import InvalidParameter, NotFound
-from engine.library.repositories import may_exist, storable
+from engine.library.rows import Base, JsonColumn, UtcDateTime, utc_now
 from engine.library.sessions import Sessions, fold
-from engine.library.tables.base import Base, JsonColumn, UtcDateTime, utc_now
+from engine.library.values import may_exist, storable
 
 ROLES = ("system", "user", "assistant")
 

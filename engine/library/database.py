@@ -17,18 +17,18 @@ from types import TracebackType
 from sqlalchemy.exc import SQLAlchemyError
 
 from engine.errors import DataDirectoryUnusable, LibraryLost, LibraryUnusable
+from engine.library.attach_sets import AttachSetRepository
+from engine.library.circuits import CircuitRepository
+from engine.library.claims import ClaimRepository
 from engine.library.conversations import ConversationRepository
+from engine.library.experiments import ExperimentRepository
+from engine.library.labels import LabelRepository
 from engine.library.migrate import bring_up_to_date
-from engine.library.repositories.attach_sets import AttachSetRepository
-from engine.library.repositories.circuits import CircuitRepository
-from engine.library.repositories.claims import ClaimRepository
-from engine.library.repositories.experiments import ExperimentRepository
-from engine.library.repositories.labels import LabelRepository
-from engine.library.repositories.models import ModelRepository
-from engine.library.repositories.profiles import ProfileRepository
-from engine.library.repositories.saes import SaeRepository
-from engine.library.repositories.state import StateRepository
+from engine.library.models import ModelRepository
+from engine.library.profiles import ProfileRepository
+from engine.library.saes import SaeRepository
 from engine.library.sessions import OneTransaction, Sessions
+from engine.library.state import StateRepository
 
 log = logging.getLogger(__name__)
 

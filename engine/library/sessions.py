@@ -76,7 +76,6 @@ class OneTransaction:
 
     @contextmanager
     def read(self) -> Iterator[Session]:
-        """The one session."""
         yield self._session
 
     @contextmanager

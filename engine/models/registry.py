@@ -6,8 +6,8 @@ import threading
 from dataclasses import dataclass
 
 from engine.errors import ModelNotFound
+from engine.library.models import ModelRepository
 from engine.library.records import ModelRecord, ModelStatus
-from engine.library.repositories.models import ModelRepository
 from engine.models.backends.backend import Backend, ModelInfo
 from engine.models.inspection.names import resolve_name
 

@@ -58,7 +58,6 @@ class CaptureLimits:
 
     @classmethod
     def from_settings(cls, settings: EngineSettings) -> CaptureLimits:
-        """The limits the settings state."""
         return cls(
             settings.SAE_ACTIVATIONS_MAX_TOP_K,
             settings.SAE_ACTIVATIONS_MAX_ENTRIES,

@@ -392,7 +392,6 @@ class LiveMonitor:
         return [one for _, one in best[:k]]
 
     def clear_statistics(self) -> None:
-        """Begin all figures anew."""
         with self._up_to_date():
             since = self._now()
             for each in self._series:

@@ -43,7 +43,6 @@ class Series:
 
     @property
     def d_sae(self) -> int:
-        """Features of the SAE."""
         return self.attachment.sae.config.d_sae
 
     @property
@@ -89,7 +88,6 @@ class Series:
         return None if self._figures is None else self._figures.copy()
 
     def clear(self, since: datetime) -> None:
-        """Begin to count anew."""
         self._figures = None
         self.since = since
 

@@ -70,7 +70,6 @@ class SteeringDesk:
 
     @property
     def state(self) -> LiveState:
-        """The live state."""
         return self._now.state
 
     @property

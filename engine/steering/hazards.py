@@ -1,4 +1,8 @@
-"""Pairs of features on different layers that are steered together: they may add up or cancel. Reported, no more."""
+"""What speaks against steering a circuit.
+
+Pairs of features on different layers that are steered together may add up or cancel: reported, no more. And the
+evidence gate: a circuit below rung 2 steers only for someone who has said that they know.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,8 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from engine.documents.circuit import Edge
-from engine.documents.evidence import is_validated
+from engine.documents.evidence import TESTED_ELSEWHERE, evidence_words, is_validated, rung_language, rung_next_step
+from engine.steering.errors import UnvalidatedCircuit
 
 MAX_HEURISTIC = 10
 """Pairs without a measured effect that are listed one by one."""
@@ -105,3 +110,25 @@ def _best_edges(edges: Iterable[Edge]) -> dict[tuple[FeaturePlace, FeaturePlace]
 
 def _weight(edge: Edge) -> tuple[int, float]:
     return edge.evidence_rung, abs(edge.effect_size) if edge.effect_size is not None else -1.0
+
+
+def require_validated(circuit_id: str, rung: int, *, acknowledged: bool, only_persistence: bool = False) -> None:
+    """Raises :class:`UnvalidatedCircuit` for a circuit below rung 2 unless ``acknowledged``.
+
+    Asked at activation and again at every turn of the circuit's dial.
+    """
+    if is_validated(rung) or acknowledged:
+        return
+    raise UnvalidatedCircuit(
+        f"This circuit's evidence is at rung {rung}: {evidence_words(rung, only_persistence)}.",
+        details={
+            "circuit_id": circuit_id,
+            "rung": rung,
+            "rung_language": rung_language(rung),
+            "next_step": rung_next_step(rung),
+        },
+        remedy=(
+            f"To use it as it is, acknowledge that it is unvalidated. To lift it, {rung_next_step(rung)}. "
+            f"{TESTED_ELSEWHERE}"
+        ),
+    )

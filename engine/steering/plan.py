@@ -72,7 +72,6 @@ class SteeringPlan:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it adds nothing."""
         return not self.deltas
 
     def uses(self, sae_id: str) -> bool:

@@ -38,9 +38,7 @@ class NamedProfile(Protocol):
     """What resolving needs of a stored profile or cluster."""
 
     @property
-    def name(self) -> str:
-        """Its name."""
-        ...
+    def name(self) -> str: ...
 
     @property
     def is_cluster(self) -> bool:

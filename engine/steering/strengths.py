@@ -54,7 +54,6 @@ class SteeredSet:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it adds nothing."""
         return not self.strengths
 
 

@@ -12,7 +12,7 @@ from quart import Quart, Response
 from engine.actions.experiments.export import KIND, KINDS, as_csv, as_json, as_markdown
 from engine.actions.experiments.words import NO_CLAIM
 from engine.documents.evidence import TOP_RUNG, rung_language
-from engine.library.records import ExperimentRecord, ExperimentSummary, NewExperiment
+from engine.library.records import ExperimentRecord, ExperimentSummary
 from server.context import ServerContext
 from server.management.envelope import success
 from server.management.validation import Body, NoQuery, Query, read_json, read_query
@@ -151,10 +151,10 @@ class ExperimentBody(Body):
             raise ValueError("an answer whose steering changed while it was written claims no rung")
         return self
 
-    def new(self) -> NewExperiment:
+    def new(self) -> ExperimentRecord:
         """As the library takes it."""
         steering = self.steering.model_dump(exclude_unset=True)
-        return NewExperiment(
+        return ExperimentRecord(
             self.title,
             self.model,
             self.prompt,

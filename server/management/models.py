@@ -15,7 +15,7 @@ from engine.actions.downloading.preview import ModelPreview
 from engine.actions.models.actions import ModelView
 from engine.actions.models.disk_use import DiskUse
 from engine.errors import InvalidParameter, ModelNotFound
-from engine.library.repositories import is_storable
+from engine.library.values import is_storable
 from engine.models.hub.client import MAIN, MAX_REPO_ID, MAX_REVISION, is_plain_path
 from engine.models.hub.repository_files import MAX_GGUF_FILES, MAX_LABEL
 from engine.models.inspection.checkpoint import refuse_system_folder

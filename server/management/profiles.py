@@ -53,16 +53,13 @@ class NewProfileBody(Body):
     layer: Index | None = None
 
 
-class ProfileChangesBody(Body):
+class ProfileChangesBody(NewProfileBody):
     """Fields to change; those left out stay."""
 
     # A cluster's name and narrative may be longer than a profile's: the library knows each kind's limits.
     name: Annotated[str, Field(min_length=1, max_length=120)] = ""
     description: Annotated[str, Field(max_length=10_000)] | None = None
     steering: _Steering = Field(default_factory=dict)
-    model_id: _ModelId | None = None
-    sae_id: SaeId | None = None
-    layer: Index | None = None
 
 
 class SaveCurrentBody(Body):

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from typing import Annotated, Literal
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import Field
 from quart import Quart, Response
@@ -25,8 +29,8 @@ from engine.documents.members import MAX_MEMBERS
 from engine.errors import InvalidParameter
 from engine.generation.request import ChatInput, Message
 from server.context import ServerContext
+from server.in_flight import current_exchange
 from server.management.envelope import success
-from server.management.futures import result_of
 from server.management.validation import (
     Body,
     BodyPlace,
@@ -179,3 +183,36 @@ def _contrast(context: ServerContext, found: Contrast, wanted: ContrastCluster |
         cluster = FoundCluster(document, stored, told["length"], told["length_over_median_norm"])
     indices = {each.index for each in (*found.toward_a, *found.toward_b)}
     return Differences.of(found, engine.library.labels.of(found.sae_id, indices), cluster)
+
+
+T = TypeVar("T")
+
+
+async def result_of(context: ServerContext, begin: Callable[[], Future[T]]) -> T:
+    """Call ``begin`` (it may read files) off the loop and give the result of the future it returns.
+
+    When the client leaves or the server stops, the future is cancelled, also where it is made only afterwards.
+    """
+    exchange = current_exchange()
+    lock = threading.Lock()
+    made: list[Future[T]] = []
+    left = False
+
+    def leave() -> None:
+        nonlocal left
+        with lock:
+            left = True
+            for future in made:
+                future.cancel()
+
+    def call() -> Future[T]:
+        future = begin()
+        with lock:
+            made.append(future)
+            if left:
+                future.cancel()
+        return future
+
+    exchange.on_close(leave)
+    future = await context.load(call)
+    return await exchange.wait_for(asyncio.wrap_future(future))

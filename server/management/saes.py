@@ -119,7 +119,7 @@ class _Labels(Query):
     limit: Annotated[int, Field(ge=1, le=_MAX_LABELS)] = 50
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SaeRow(SaeRecord):
     """An SAE's row, with the layers it is attached at, and how far its download is (0–100, else null)."""
 

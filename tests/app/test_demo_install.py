@@ -20,7 +20,7 @@ from app.demo.pack import SMOLLM2, Pack, PackPaths, status
 from app.paths import Paths
 from engine.errors import ChecksumMismatch, DataDirectoryUnusable, DownloadFailed, ModelAlreadyExists
 from engine.library.database import Library
-from engine.library.records import EngineKind, ModelSource, NewModel
+from engine.library.records import EngineKind, ModelRecord, ModelSource
 from tests.app.fake_pack import GGUF, LICENCE, Index, build_wheel, convert, serving
 from tests.app.processes import started
 
@@ -270,7 +270,7 @@ def test_a_model_of_ones_own_by_that_name_is_not_touched(
 ) -> None:
     wheel, pack = made
     mine = library.models.add(
-        NewModel(name="Tiny", source=ModelSource.LOCAL, engine=EngineKind.TRANSFORMERS, local_path="/mine")
+        ModelRecord(name="Tiny", source=ModelSource.LOCAL, engine=EngineKind.TRANSFORMERS, local_path="/mine")
     )
     with pytest.raises(ModelAlreadyExists, match="'Tiny'"):
         install(paths, library, pack=pack, wheel=wheel, convert_with=convert)
@@ -279,7 +279,7 @@ def test_a_model_of_ones_own_by_that_name_is_not_touched(
 
 def test_remove_takes_files_and_rows(paths: Paths, library: Library, made: tuple[Path, Pack]) -> None:
     wheel, pack = made
-    mine = library.models.add(NewModel(name="m", source=ModelSource.LOCAL, engine=EngineKind.TRANSFORMERS))
+    mine = library.models.add(ModelRecord(name="m", source=ModelSource.LOCAL, engine=EngineKind.TRANSFORMERS))
     install(paths, library, pack=pack, wheel=wheel, convert_with=convert)
     assert remove(paths, library, pack=pack) is True
     assert [record.id for record in library.models.list()] == [mine.id]

@@ -14,7 +14,7 @@ import httpx
 from httpx_sse import connect_sse
 
 from engine.engine import Engine
-from engine.library.records import NewProfile, ProfileKind, ProfileRecord
+from engine.library.records import ProfileKind, ProfileRecord
 from tests.contract.conftest import Live, chat_body, text_body
 from tests.made_saes import make_mirror_sae, make_sae
 from tests.waiting import wait_until
@@ -56,7 +56,7 @@ class Stage:
     ) -> ProfileRecord:
         """A row of the library."""
         return self.engine.library.profiles.add(
-            NewProfile(name, sae_id=sae_id, layer=layer, steering=steering, intensity=intensity, source_kind=kind)
+            ProfileRecord(name, sae_id=sae_id, layer=layer, steering=steering, intensity=intensity, source_kind=kind)
         )
 
     def activate(self, record: ProfileRecord) -> None:

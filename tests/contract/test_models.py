@@ -13,7 +13,7 @@ import pytest
 from engine.actions.models.importing import import_local_model
 from engine.engine import Engine
 from engine.events import ModelLoadProgress
-from engine.library.records import EngineKind, ModelSource, ModelStatus, NewModel
+from engine.library.records import EngineKind, ModelRecord, ModelSource, ModelStatus
 from engine.models.backends.llamacpp import availability
 from tests.conftest import CheckpointMaker
 from tests.contract.conftest import MODEL, Live
@@ -136,7 +136,7 @@ def test_models_that_cannot_write(two: Live) -> None:
 def test_a_gguf_row_without_its_engine(two: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(availability, "is_installed", lambda: False)
     two.engine.library.models.add(
-        NewModel(
+        ModelRecord(
             "smol:Q4_1", ModelSource.LOCAL, EngineKind.LLAMACPP, local_path=str(tmp_path / "x.gguf"), gguf_label="Q4_1"
         )
     )
@@ -150,7 +150,7 @@ def test_a_gguf_row_without_its_engine(two: Live, tmp_path: Path, monkeypatch: p
 def test_an_ambiguous_name(two: Live, tmp_path: Path) -> None:
     for label in ("Q4_1", "Q8_0"):
         two.engine.library.models.add(
-            NewModel(
+            ModelRecord(
                 f"smol:{label}",
                 ModelSource.LOCAL,
                 EngineKind.LLAMACPP,

@@ -16,7 +16,7 @@ import pytest
 
 from engine.engine import Engine
 from engine.events import Event, ModelLoadComplete, ModelLoadError, ModelLoadProgress
-from engine.library.records import EngineKind, ModelSource, ModelStatus, NewModel
+from engine.library.records import EngineKind, ModelRecord, ModelSource, ModelStatus
 from server.config import ServerSettings
 from server.thread import ServerThread
 from tests.conftest import CheckpointMaker
@@ -94,7 +94,7 @@ def empty(own_engine: Callable[..., Engine], serve: Callable[..., Live]) -> Iter
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     """A server whose library stays as it is: for what is refused."""
     engine = start_engine(None, tmp_path_factory.mktemp("bare") / "millm.db")
-    engine.library.models.add(NewModel("x", ModelSource.LOCAL, EngineKind.TRANSFORMERS, local_path="/x"))
+    engine.library.models.add(ModelRecord("x", ModelSource.LOCAL, EngineKind.TRANSFORMERS, local_path="/x"))
     thread = ServerThread(engine, ServerSettings(PORT=0))
     thread.start()
     live = Live(engine, thread, thread.wait_ready(READY_S))
@@ -332,7 +332,7 @@ def test_events_of_a_load_that_fails(house: House, checkpoint: CheckpointMaker, 
     broken = tmp_path / "broken"
     broken.mkdir()
     model = house.engine.library.models.add(
-        NewModel("broken", ModelSource.LOCAL, EngineKind.TRANSFORMERS, local_path=str(broken))
+        ModelRecord("broken", ModelSource.LOCAL, EngineKind.TRANSFORMERS, local_path=str(broken))
     )
     assert house.refused("POST", f"/{model.id}/load")[:2] == (400, "CHECKPOINT_INVALID")
     wait_until(lambda: heard, "the event")

@@ -28,7 +28,7 @@ from schemathesis.specs.openapi.checks import (
 from engine.actions.models.importing import import_local_model
 from engine.actions.sweeping.settings import BaseKind, SweepSettings
 from engine.errors import ModelNotFound
-from engine.library.records import NewExperiment
+from engine.library.records import ExperimentRecord
 from engine.models.hub.breaker import HUB
 from server.config import ServerSettings
 from server.thread import ServerThread
@@ -99,7 +99,7 @@ class Fuzzed:
             engine.circuits.import_document(json.dumps(circuit()).encode())
             circuits = engine.circuits.list().circuits
         if not engine.experiments.list():
-            engine.experiments.add(NewExperiment("Sea", MODEL, "Where?", "A garden.", "A harbour."))
+            engine.experiments.add(ExperimentRecord("Sea", MODEL, "Where?", "A garden.", "A harbour."))
         if not (sweeps := engine.sweeps.runs.list()):
             base = engine.sweeps.resolve(BaseKind.PROFILE, profiles["calm"])
             engine.sweeps.start(SweepSettings(("the sea",), (0.0, 1.0), max_tokens=2), base)

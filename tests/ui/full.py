@@ -12,7 +12,7 @@ from pytestqt.qtbot import QtBot
 from engine.documents.loading import decode
 from engine.engine import Engine
 from engine.library.conversations import StoredMessage
-from engine.library.records import FeatureLabel, NewExperiment
+from engine.library.records import ExperimentRecord, FeatureLabel
 from tests.made_saes import make_sae
 from tests.ui.conftest import StageMaker
 from tests.ui.look import until
@@ -56,7 +56,7 @@ def fill(engine: Engine, folder: Path, name: str) -> None:
         name, name, [StoredMessage("user", name, {}), StoredMessage("assistant", name, {"model": name, **SIDES})]
     )
     library.experiments.add(
-        NewExperiment(
+        ExperimentRecord(
             title=name,
             model=name,
             prompt=name,

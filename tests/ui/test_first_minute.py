@@ -15,7 +15,7 @@ from pytestqt.qtbot import QtBot
 from engine.engine import Engine
 from engine.errors import DownloadFailed
 from engine.events import ModelLoadProgress, ModelsChanged
-from engine.library.records import EngineKind, ModelSource, NewModel
+from engine.library.records import EngineKind, ModelRecord, ModelSource
 from tests.conftest import EngineMaker
 from tests.engine.actions.steering.stage import cluster, member, raw
 from tests.made_saes import make_sae
@@ -48,7 +48,7 @@ class Installation:
             raise DownloadFailed("The index could not be reached.", remedy="Try again.")
         engine = self._engine
         engine.library.models.add(
-            NewModel("demo", ModelSource.DEMO, EngineKind.TRANSFORMERS, local_path=str(self._checkpoint))
+            ModelRecord("demo", ModelSource.DEMO, EngineKind.TRANSFORMERS, local_path=str(self._checkpoint))
         )
         engine.saes.import_local(make_sae(self._made, layer=1), sae_id="made-sae")
         engine.saes.save_set(SET, [("made-sae", 1)])

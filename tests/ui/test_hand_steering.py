@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pytestqt.qtbot import QtBot
 
-from engine.library.records import NewProfile
+from engine.library.records import ProfileRecord
 from tests.conftest import EngineMaker
 from tests.made_saes import make_sae
 from tests.ui.conftest import StageMaker
@@ -43,7 +43,7 @@ def test_switching_everything_off_is_one_change_and_can_be_undone(qtbot: QtBot, 
 
 def test_an_undo_waits_for_who_is_changing_and_then_gives_way_to_it(qtbot: QtBot, stage: Stage) -> None:
     engine, hand = stage.engine, stage.window.hand
-    profile = engine.library.profiles.add(NewProfile("Mine", sae_id="one", layer=1, steering={5: 1.0}))
+    profile = engine.library.profiles.add(ProfileRecord("Mine", sae_id="one", layer=1, steering={5: 1.0}))
     hand.set_value(FIRST, 3, 9.0)
     until(qtbot, lambda: not hand.busy and engine.desk.state.entry(FIRST).values[3] == 9.0)
     assert hand.can_undo

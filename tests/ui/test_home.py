@@ -18,7 +18,7 @@ from app.demo.index import STATE_KEY, pack_folder, read_index
 from engine.engine import Engine
 from engine.errors import DownloadFailed
 from engine.events import Event, ModelLoadProgress, ModelsChanged
-from engine.library.records import EngineKind, ModelSource, NewModel
+from engine.library.records import EngineKind, ModelRecord, ModelSource
 from tests.conftest import EngineMaker
 from tests.engine.actions.steering.stage import cluster, member, raw
 from tests.made_saes import make_sae
@@ -113,7 +113,7 @@ def test_a_model_whose_files_went_away_says_so(
 ) -> None:
     engine = make_engine(folder=None)
     engine.library.models.add(
-        NewModel("gone", ModelSource.LOCAL, EngineKind.TRANSFORMERS, local_path=str(tmp_path / "gone"))
+        ModelRecord("gone", ModelSource.LOCAL, EngineKind.TRANSFORMERS, local_path=str(tmp_path / "gone"))
     )
     stage = make_stage(engine)
     card = stage.window.home.model
@@ -145,7 +145,7 @@ def test_a_gguf_is_listed_but_not_offered_without_llamacpp(
 ) -> None:
     monkeypatch.setattr("engine.models.backends.llamacpp.availability.is_installed", lambda: False)
     engine = make_engine(folder=None)
-    engine.library.models.add(NewModel("small:Q4_1", ModelSource.LOCAL, EngineKind.LLAMACPP, local_path="/x.gguf"))
+    engine.library.models.add(ModelRecord("small:Q4_1", ModelSource.LOCAL, EngineKind.LLAMACPP, local_path="/x.gguf"))
     stage = make_stage(engine)
     card = stage.window.home.model
     until(qtbot, lambda: len(card.rows) == 1)
@@ -201,7 +201,7 @@ def test_the_demo_model_is_installed_with_progress(
         halfway.set()
         go.wait(60)
         engine.library.models.add(
-            NewModel("demo", ModelSource.DEMO, EngineKind.TRANSFORMERS, local_path=str(tiny_checkpoint))
+            ModelRecord("demo", ModelSource.DEMO, EngineKind.TRANSFORMERS, local_path=str(tiny_checkpoint))
         )
         engine.events.publish(ModelsChanged())
 

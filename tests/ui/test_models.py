@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QFileDialog, QLabel
 from pytestqt.qtbot import QtBot
 
 from engine.actions.downloading.transfer import CANCELLED
-from engine.library.records import EngineKind, ModelSource, ModelStatus, NewModel
+from engine.library.records import EngineKind, ModelRecord, ModelSource, ModelStatus
 from engine.models.backends.engines import gguf_engine
 from engine.models.hardware.unused_gpus import SeenGpus, judge
 from tests.conftest import EngineMaker
@@ -114,7 +114,7 @@ def test_files_that_went_away_are_said_instead_of_an_estimate(
 ) -> None:
     engine = make_engine(folder=None)
     engine.library.models.add(
-        NewModel("gone", ModelSource.LOCAL, EngineKind.TRANSFORMERS, local_path=str(tmp_path / "gone"))
+        ModelRecord("gone", ModelSource.LOCAL, EngineKind.TRANSFORMERS, local_path=str(tmp_path / "gone"))
     )
     page = open_page(make_stage(engine), qtbot)
     row(page, "gone").info_button.click()
@@ -184,7 +184,9 @@ def test_a_gguf_without_its_engine_says_what_is_missing(
 ) -> None:
     monkeypatch.setattr("engine.models.backends.llamacpp.availability.is_installed", lambda: False)
     engine = make_engine(folder=None)
-    engine.library.models.add(NewModel("small:Q4_1", ModelSource.LOCAL, EngineKind.LLAMACPP, local_path=str(gguf_file)))
+    engine.library.models.add(
+        ModelRecord("small:Q4_1", ModelSource.LOCAL, EngineKind.LLAMACPP, local_path=str(gguf_file))
+    )
     page = open_page(make_stage(engine), qtbot)
     until(qtbot, lambda: page.rows)
     assert badges(page, "small:Q4_1") == ["llama.cpp", "on the disk", "cannot run here"]
@@ -542,7 +544,9 @@ def test_transfers() -> None:
 def test_a_paused_download_is_no_failure(make_engine: EngineMaker) -> None:
     engine = make_engine(folder=None)
     kept = engine.library.models.add(
-        NewModel("half", ModelSource.HUGGINGFACE, EngineKind.TRANSFORMERS, repo_id=REPO, status=ModelStatus.DOWNLOADING)
+        ModelRecord(
+            "half", ModelSource.HUGGINGFACE, EngineKind.TRANSFORMERS, repo_id=REPO, status=ModelStatus.DOWNLOADING
+        )
     )
     engine.library.models.set_status(kept.id, ModelStatus.ERROR, error_message=CANCELLED)
     assert words.state(engine.models.get(kept.id)) == ("paused", "warn")

@@ -11,8 +11,7 @@ from PySide6.QtGui import QGuiApplication
 from pytestqt.qtbot import QtBot
 
 from engine.errors import InvalidParameter
-from ui.kit.number_field import DecimalField, WholeField
-from ui.kit.numbers import read_number
+from ui.kit.number_field import DecimalField, WholeField, read_number
 
 UI = Path(__file__).parents[2] / "ui"
 

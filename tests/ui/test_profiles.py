@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QPlainTextEdit
 from pytestqt.qtbot import QtBot
 
 from engine.engine import Engine
@@ -54,7 +55,9 @@ def test_a_profile_is_written(page: ProfilesPage, engine: Engine, qtbot: QtBot) 
     editor = page.editor
     assert (editor.sae.currentData(), editor.layer.value()) == ("sae-one", 1)
     editor.name.setText("Sea")
-    editor.description.setPlainText("Waves and ships.")
+    description = editor.written["description"]
+    assert isinstance(description, QPlainTextEdit)
+    description.setPlainText("Waves and ships.")
     editor.features.setPlainText("3:10\n5=-2.5, 7")
     until(qtbot, lambda: "#3  words about the sea" in editor.known.text())
     assert editor.count.text() == "3 features"

@@ -12,15 +12,15 @@ from pytestqt.qtbot import QtBot
 from engine.actions.experiments.export import as_json, as_markdown
 from engine.actions.sweeping.export import as_csv
 from engine.library.database import Library
-from engine.library.records import NewExperiment
+from engine.library.records import ExperimentRecord
 from tests.conftest import EngineMaker
 from tests.made_saes import make_sae
 from tests.ui.conftest import StageMaker
 from tests.ui.look import chat_of, send, until
 from tests.ui.stage import Stage
 from ui.context.page_context import CHAT, FEATURES, RECORDS, SWEEP
+from ui.context.record_keeping import new_record
 from ui.kit.chat_state import ConversationMessage
-from ui.kit.record_export import new_record
 from ui.look.features import CONTRAST, FeaturesPage
 from ui.steer.sweep import SweepPage
 from ui.talk.compare_message import CompareMessage
@@ -53,7 +53,7 @@ def kept(stage: Stage, title: str = "Sea", **fields: object) -> int:
         "steered_details": {"completion_tokens": 3, "finish_reason": "length"},
         **fields,
     }
-    return stage.engine.library.experiments.add(NewExperiment(**given)).id  # type: ignore[arg-type]
+    return stage.engine.library.experiments.add(ExperimentRecord(**given)).id  # type: ignore[arg-type]
 
 
 def test_a_comparison_is_saved_from_the_chat_and_opened(

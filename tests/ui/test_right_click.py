@@ -10,7 +10,7 @@ from PySide6.QtGui import QContextMenuEvent, QDesktopServices, QMouseEvent
 from PySide6.QtWidgets import QAbstractItemView, QApplication, QComboBox, QHeaderView, QMenu, QWidget
 from pytestqt.qtbot import QtBot
 
-from engine.library.records import NewExperiment
+from engine.library.records import ExperimentRecord
 from tests.conftest import EngineMaker
 from tests.engine.actions.steering.stage import cluster, member, raw
 from tests.made_saes import make_sae
@@ -139,7 +139,7 @@ def test_a_record_is_not_opened_by_it(qtbot: QtBot, stage: Stage) -> None:
         made = {"model": "tiny-llama", "prompt": "p", "plain": "a", "steered": "b"}
         parts = ("settings", "steering", "evidence", "versions", "plain_details", "steered_details")
         empty: dict[str, object] = {name: {} for name in parts}
-        stage.engine.experiments.add(NewExperiment(title=title, **made, **empty))  # type: ignore[arg-type]
+        stage.engine.experiments.add(ExperimentRecord(title=title, **made, **empty))  # type: ignore[arg-type]
     records = stage.window.records
     stage.window.show_page("records")
     until(qtbot, lambda: records.view.record is not None)

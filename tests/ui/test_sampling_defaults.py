@@ -14,13 +14,13 @@ from pytestqt.qtbot import QtBot
 from app.demo.facts import demo_facts
 from engine.actions.experiments.export import setting_rows
 from engine.library.database import Library
-from engine.library.records import EngineKind, ModelSource, NewModel
+from engine.library.records import EngineKind, ModelRecord, ModelSource
 from tests.conftest import EngineMaker
 from tests.ui.conftest import StageMaker
 from tests.ui.look import send, until
 from ui.context.page_context import CHAT
+from ui.context.record_keeping import new_record
 from ui.kit.chat_options import ChatOptions, Suggested, sampling_words
-from ui.kit.record_export import new_record
 from ui.talk.chat_settings import ChatSettings
 from ui.talk.options import OPTIONS_KEY, suggestions
 
@@ -85,12 +85,14 @@ def test_the_demo_model_is_given_a_penalty_in_either_form(library: Library, tmp_
     facts = demo_facts()
     assert facts is not None and facts.repetition_penalty > 1
     for number, (name, kind) in enumerate(((facts.model, "TRANSFORMERS"), (f"{facts.model}:Q4_1", "LLAMACPP"))):
-        new = NewModel(
+        new = ModelRecord(
             name=name, source=ModelSource.LOCAL, engine=EngineKind[kind], local_path=str(tmp_path / str(number))
         )
         found = suggestions(library.models.add(new), facts)
         assert found.values == {"repetition_penalty": facts.repetition_penalty} and "repeats itself" in found.source
-    other = NewModel(name="another", source=ModelSource.LOCAL, engine=EngineKind.TRANSFORMERS, local_path=str(tmp_path))
+    other = ModelRecord(
+        name="another", source=ModelSource.LOCAL, engine=EngineKind.TRANSFORMERS, local_path=str(tmp_path)
+    )
     record = library.models.add(other)
     assert suggestions(record, facts) == Suggested() == suggestions(record, None)
     # Its makers' word comes first.

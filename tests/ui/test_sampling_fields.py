@@ -17,9 +17,9 @@ from tests.conftest import EngineMaker
 from tests.ui.conftest import StageMaker
 from tests.ui.look import send, until
 from ui.context.page_context import CHAT
+from ui.context.record_keeping import new_record
 from ui.kit.chat_options import CHAT_SAMPLING, ChatOptions, Suggested, parse_biases, sampling_words
 from ui.kit.number_field import WholeField
-from ui.kit.record_export import new_record
 from ui.kit.sampling_fields import SamplingFields, ShortDecimal
 from ui.steer.sweep_form import SweepForm
 from ui.talk.chat_settings import ChatSettings

@@ -21,8 +21,7 @@ from tests.ui.look import until
 from tests.ui.stage import Stage
 from ui.context.page_context import SERVER
 from ui.serve import request_text as words
-from ui.serve.lan import base_url, choose
-from ui.serve.server import ServerPage, make_key
+from ui.serve.server import ServerPage, base_url, choose, make_key
 
 
 def open_page(stage: Stage, qtbot: QtBot) -> ServerPage:

@@ -20,7 +20,7 @@ from engine.sampling import Sampling
 from ui.kit import text as words
 from ui.kit.chat_options import ChatOptions, biases_text, parse_biases, parse_seed
 from ui.kit.chat_state import ConversationMessage, build_request, up_to_last_question
-from ui.kit.fences import Segment, split_fences
+from ui.kit.markdown_view import Segment, split_fences
 from ui.kit.server_card import reach_of
 from ui.kit.snippets import snippets
 from ui.serve import request_text as request_words

@@ -16,7 +16,7 @@ from engine.actions.downloading.finding import KnownPair
 from engine.actions.downloading.models import DownloadRequest
 from engine.errors import InvalidParameter
 from engine.events import Event, SaeAttached
-from engine.library.records import ModelStatus, NewExperiment, SaeStatus
+from engine.library.records import ExperimentRecord, ModelStatus, SaeStatus
 from tests.conftest import EngineMaker
 from tests.hub import StandInHub
 from tests.made_saes import make_sae
@@ -229,7 +229,7 @@ def test_a_comparison_that_could_not_be_kept_does_not_say_that_it_was(
     experiments = steered.engine.experiments
     add = experiments.add
 
-    def refuse(_new: NewExperiment) -> object:
+    def refuse(_new: ExperimentRecord) -> object:
         raise InvalidParameter("The disk is full.")
 
     monkeypatch.setattr(experiments, "add", refuse)

@@ -10,7 +10,7 @@ from engine.actions.models.actions import ModelView
 from engine.actions.models.importing import LocalModel
 from engine.counting import MB, plural
 from engine.engine import Engine
-from engine.library.records import EngineKind, NewModel, SaeRecord, SaeStatus
+from engine.library.records import EngineKind, ModelRecord, SaeRecord, SaeStatus
 from engine.models.hardware.memory import MemoryEstimate
 from ui.kit.text import count, counted, device_name, megabytes, number_format, parameters
 
@@ -84,7 +84,7 @@ def facts(view: ModelView) -> str:
     return in_line(words)
 
 
-def header_facts(model: ModelView | NewModel | ModelPreview) -> list[str]:
+def header_facts(model: ModelView | ModelRecord | ModelPreview) -> list[str]:
     """What is known of a model without loading it: family, parameters, window, chat template."""
     words = [model.architecture] if model.architecture else []
     if model.params:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from PySide6.QtCore import Qt, Signal
 
@@ -16,6 +17,24 @@ from ui.kit.steering_text import features, strength
 from ui.steer.cluster_card import Remarks, show_marks, show_push
 from ui.steer.member_chips import MemberChip, MemberChips
 from ui.steer.use_buttons import UseButtons
+
+
+@dataclass(frozen=True)
+class WrittenField:
+    """A field of :class:`ProfileFields` that a person writes as text, ``most`` characters; the card says it as
+    ``shown``.
+    """
+
+    name: str
+    title: str
+    most: int
+    height: int | None = None
+    """Of a text of several lines, in pixels; None for one line."""
+    shown: str = "{}"
+
+
+WRITTEN = (WrittenField("description", "Description", 500, height=60),)
+"""All of them, in the order in which the editor and the card have them."""
 
 GREATEST = 2.0
 MOST_CHIPS = 60
@@ -64,7 +83,7 @@ class ProfileCard(Card):
         self.name = label("", "title", wrap=True, selectable=True)
         self.marks = Flow()
         self.facts = label("", "small", wrap=True, selectable=True)
-        self.description = label("", "muted", wrap=True, selectable=True)
+        self.written = {each.name: label("", "muted", wrap=True, selectable=True) for each in WRITTEN}
         self.remarks = Remarks()
         self.dial = IntensityDial()
         self.dial.set_range(0.0, GREATEST, default=1.0)
@@ -77,7 +96,7 @@ class ProfileCard(Card):
         self.delete_button = Button("Delete", "quiet", "bin", self.delete_wanted.emit)
         self.members = MemberChips()
         self.members_title = label("", "strong")
-        for part in (self.name, self.marks, self.facts, self.description, self.remarks):
+        for part in (self.name, self.marks, self.facts, *self.written.values(), self.remarks):
             self.body.addWidget(part)
         self.body.addWidget(rule())
         self.body.addWidget(self.dial)
@@ -101,8 +120,10 @@ class ProfileCard(Card):
         self.name.setText(record.name)
         show_marks(self.marks, profile_marks(record, steers))
         self.facts.setText(profile_facts(record))
-        self.description.setText(record.description or "")
-        self.description.setVisible(bool(record.description))
+        for each in WRITTEN:
+            words = getattr(record, each.name)
+            self.written[each.name].setText(each.shown.format(words) if words else "")
+            self.written[each.name].setVisible(bool(words))
         self.remarks.show_words(profile_remarks(record))
         self.dial.set_value(record.intensity)
         show_push(self.push, pushes, record.intensity)

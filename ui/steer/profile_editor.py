@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtWidgets import QLineEdit, QPlainTextEdit
 
 from engine.errors import InvalidParameter
 from engine.library.names import PROFILE_NAME_LIMIT
-from engine.library.records import FeatureLabel, ProfileRecord, SaeRecord
+from engine.library.records import PROFILE_FIELDS, FeatureLabel, ProfileFields, ProfileRecord, SaeRecord
 from engine.steering.live import AttachmentKey
 from engine.steering.push import GENTLE, UNMEASURED_STRENGTH
 from ui.kit import theme
@@ -19,8 +19,8 @@ from ui.kit.choice import Choice
 from ui.kit.number_field import WholeField
 from ui.kit.steering_text import feature_lines, features, parse_features
 from ui.kit.text import describe_error
+from ui.steer.profile_card import WRITTEN, WrittenField
 
-DESCRIPTION_LIMIT = 500
 LOOK_UP_MS = 250
 MOST_SHOWN = 24
 """Labels listed beside the lines."""
@@ -32,23 +32,16 @@ WITHOUT = (
 
 
 @dataclass(frozen=True)
-class ProfileDraft:
+class ProfileDraft(ProfileFields):
     """What is in the fields. ``profile_id`` is None for a new one, a strength where none is written."""
 
-    name: str
-    description: str | None = None
-    model_id: str | None = None
-    sae_id: str | None = None
-    layer: int | None = None
-    steering: Mapping[int, float | None] = field(default_factory=dict)
+    steering: Mapping[int, float | None] = field(default_factory=dict)  # type: ignore[assignment]
     profile_id: str | None = None
 
     @classmethod
     def of(cls, record: ProfileRecord) -> ProfileDraft:
         """The fields of a stored profile."""
-        return cls(
-            record.name, record.description, record.model_id, record.sae_id, record.layer, record.steering, record.id
-        )
+        return cls(**{name: getattr(record, name) for name in PROFILE_FIELDS}, profile_id=record.id)
 
 
 class ProfileEditor(Card):
@@ -68,11 +61,7 @@ class ProfileEditor(Card):
         self.name = QLineEdit()
         self.name.setMaxLength(PROFILE_NAME_LIMIT)
         self.name.setAccessibleName("Name of the profile")
-        self.description = QPlainTextEdit()
-        self.description.setObjectName("field")
-        self.description.setAccessibleName("Description of the profile")
-        self.description.setTabChangesFocus(True)
-        self.description.setFixedHeight(60)
+        self.written = {each.name: _text_field(each) for each in WRITTEN}
         self.sae = Choice(Qt.TextElideMode.ElideMiddle)
         self.sae.setAccessibleName("SAE of the profile")
         self.layer = WholeField()
@@ -112,7 +101,9 @@ class ProfileEditor(Card):
         names = list(dict.fromkeys([*here, *self._saes, *([draft.sae_id] if draft.sae_id else [])]))
         self.heading.setText("Edit the profile" if draft.profile_id else "New profile")
         self.name.setText(draft.name)
-        self.description.setPlainText(draft.description or "")
+        for key, part in self.written.items():
+            words = getattr(draft, key) or ""
+            part.setText(words) if isinstance(part, QLineEdit) else part.setPlainText(words)
         self.sae.blockSignals(True)
         self.sae.clear()
         self.sae.addItem("the one that is attached", "")
@@ -153,8 +144,8 @@ class ProfileEditor(Card):
         both.addLayout(lines, 2)
         both.addLayout(told, 3)
         self.body.addWidget(self.heading)
-        for name, part in (("Name", self.name), ("Description", self.description)):
-            self.body.addWidget(label(name, "group"))
+        for title, part in (("Name", self.name), *((each.title, self.written[each.name]) for each in WRITTEN)):
+            self.body.addWidget(label(title, "group"))
             self.body.addWidget(part)
         self.body.addWidget(label("Made for", "group"))
         place = line(spacing=theme.M)
@@ -211,13 +202,7 @@ class ProfileEditor(Card):
             name = self.name.text().strip()
             if not name:
                 raise InvalidParameter("The profile has no name.", param="name", remedy="Give it one.")
-            description = self.description.toPlainText().strip()
-            if len(description) > DESCRIPTION_LIMIT:
-                raise InvalidParameter(
-                    f"The description has {len(description)} characters.",
-                    param="description",
-                    remedy=f"Use at most {DESCRIPTION_LIMIT}.",
-                )
+            written = {each.name: _text_of(each, self.written[each.name]) for each in WRITTEN}
         except InvalidParameter as error:
             self.say_error(error)
             return
@@ -225,13 +210,36 @@ class ProfileEditor(Card):
         self.save_button.setEnabled(False)
         layer = self.layer.value()
         self.saved.emit(
-            ProfileDraft(
-                name,
-                description or None,
-                self._draft.model_id,
-                str(self.sae.currentData() or "") or None,
-                None if layer == NO_LAYER else layer,
-                steering,
-                self._draft.profile_id,
+            replace(
+                self._draft,
+                name=name,
+                sae_id=str(self.sae.currentData() or "") or None,
+                layer=None if layer == NO_LAYER else layer,
+                steering=steering,
+                **written,
             )
         )
+
+
+def _text_field(written: WrittenField) -> QLineEdit | QPlainTextEdit:
+    if written.height is None:
+        part: QLineEdit | QPlainTextEdit = QLineEdit()
+    else:
+        part = QPlainTextEdit()
+        part.setObjectName("field")
+        part.setTabChangesFocus(True)
+        part.setFixedHeight(written.height)
+    part.setAccessibleName(f"{written.title} of the profile")
+    return part
+
+
+def _text_of(written: WrittenField, part: QLineEdit | QPlainTextEdit) -> str | None:
+    """What is in the field. Raises :class:`InvalidParameter` for too much."""
+    text = (part.text() if isinstance(part, QLineEdit) else part.toPlainText()).strip()
+    if len(text) > written.most:
+        raise InvalidParameter(
+            f"The {written.title.lower()} has {len(text)} characters.",
+            param=written.name,
+            remedy=f"Use at most {written.most}.",
+        )
+    return text or None

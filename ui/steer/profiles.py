@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from functools import partial
-from typing import Any
 
 from PySide6.QtWidgets import QMenu
 
@@ -21,7 +20,7 @@ from engine.events import (
     SaesChanged,
     SteeringUpdated,
 )
-from engine.library.records import FeatureLabel, ProfileKind, ProfileRecord, SaeRecord
+from engine.library.records import PROFILE_FIELDS, FeatureLabel, ProfileKind, ProfileRecord, SaeRecord
 from engine.steering.live import AttachmentKey, profile_steers
 from engine.steering.push import UNMEASURED_STRENGTH, Push
 from engine.steering.strengths import SteeredSet
@@ -162,7 +161,14 @@ class ProfilesPage(LibraryFrame[ProfileView]):
         model = self._model()
         name = f"{model or 'model'}-steering-{date.today().isoformat()}"
         self._begin(
-            ProfileDraft(name, f"Set by hand on {place_words(place)}.", model, place[0], place[1], steering=values)
+            ProfileDraft(
+                name,
+                description=f"Set by hand on {place_words(place)}.",
+                model_id=model,
+                sae_id=place[0],
+                layer=place[1],
+                steering=values,
+            )
         )
 
     def _from_current(self) -> None:
@@ -198,17 +204,10 @@ class ProfilesPage(LibraryFrame[ProfileView]):
 
     def _save(self, draft: ProfileDraft) -> None:
         profiles = self._engine.profiles
-        values: dict[str, Any] = {
-            "description": draft.description,
-            "sae_id": draft.sae_id,
-            "layer": draft.layer,
-        }
 
         def task() -> ProfileSummary:
-            values["steering"] = self._filled(draft)
-            if draft.profile_id is None:
-                return profiles.create(draft.name, model_id=draft.model_id, **values)
-            return profiles.update(draft.profile_id, {"name": draft.name, **values})
+            values = {name: getattr(draft, name) for name in PROFILE_FIELDS} | {"steering": self._filled(draft)}
+            return profiles.create(**values) if draft.profile_id is None else profiles.update(draft.profile_id, values)
 
         def done(summary: ProfileSummary) -> None:
             self._end_edit()

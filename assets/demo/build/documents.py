@@ -23,6 +23,7 @@ from engine.documents.circuit import read_circuit
 from engine.documents.cluster import read_cluster
 from engine.documents.evidence import claims_causation
 from engine.documents.profile import profile_document, read_profile
+from engine.library.records import ProfileFields
 from engine.saes.sae import Sae
 from engine.steering.push import Push, length_of
 
@@ -237,12 +238,14 @@ def _profile(
     ((layer, strengths),) = subject.strengths.items()
     steering = {feature: round(strength * calibration["sweet_spot"], 2) for feature, strength in strengths.items()}
     document = profile_document(
-        name=f"Demo: a touch of {topic.name}",
-        description=f"One feature of layer {layer} that fires on {topic.label}, at the strength a sweep found best.",
-        model_id=MODEL_ID,
-        sae_id=context.build.sae_id(layer),
-        layer=layer,
-        steering=steering,
+        ProfileFields(
+            f"Demo: a touch of {topic.name}",
+            f"One feature of layer {layer} that fires on {topic.label}, at the strength a sweep found best.",
+            model_id=MODEL_ID,
+            sae_id=context.build.sae_id(layer),
+            layer=layer,
+            steering=steering,
+        ),
         created_at=context.now,
         updated_at=context.now,
     )

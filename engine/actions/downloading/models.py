@@ -28,7 +28,7 @@ from engine.events import (
     ModelsChanged,
 )
 from engine.library.database import Library
-from engine.library.records import EngineKind, ModelRecord, ModelSource, ModelStatus, NewModel
+from engine.library.records import EngineKind, ModelRecord, ModelSource, ModelStatus
 from engine.models.hub.client import MAIN, HubClient, HubFile, Repository, check_repo_id
 from engine.models.hub.repository_files import checkpoint_files, choose_gguf, gguf_quants, has_checkpoint, tag_of
 from engine.models.inspection.checkpoint import inspect_checkpoint
@@ -70,7 +70,7 @@ class _Plan:
     repository: Repository
     files: Sequence[HubFile]
     key: str
-    new: NewModel
+    new: ModelRecord
 
 
 class ModelDownloads:
@@ -156,7 +156,7 @@ class ModelDownloads:
         here = {self._key_of(row) for row in self._library.models.list() if row.source is ModelSource.HUGGINGFACE}
         key = self._folder.free_key(key, {each for each in here if each is not None})
         place = self._folder.place(key)
-        new = NewModel(
+        new = ModelRecord(
             name=name,
             source=ModelSource.HUGGINGFACE,
             engine=engine,
@@ -237,7 +237,7 @@ class ModelDownloads:
         if not self._folder.place(plan.key).is_dir():
             self._transfer(plan, None, Cancellation(), lambda *_: None).prepare()
 
-    def _alike(self, row: ModelRecord, new: NewModel) -> bool:
+    def _alike(self, row: ModelRecord, new: ModelRecord) -> bool:
         """Whether both are the same model of their repository, whatever its commit."""
         if row.engine is not new.engine:
             return False

@@ -17,7 +17,7 @@ from engine.errors import DownloadCancelled, InvalidParameter, MillmError, Model
 from engine.events import EventBus, SaeDownloadComplete, SaeDownloadError, SaeDownloadProgress, SaesChanged
 from engine.library.database import Library
 from engine.library.errors import SaeAlreadyExists
-from engine.library.records import NewSae, SaeRecord, SaeSource, SaeStatus
+from engine.library.records import SaeRecord, SaeSource, SaeStatus
 from engine.models.hub.client import MAIN, HubClient, HubFile, Repository, check_repo_id
 from engine.saes.errors import SaeFormatUnknown
 from engine.saes.ids import id_from_hub
@@ -147,7 +147,7 @@ class SaeDownloads:
             self._refuse_taken(sae_id, there)
             self._transfer(repository, files, sae_id, None, Cancellation(), lambda *_: None).prepare()
             self._library.saes.add(
-                NewSae(
+                SaeRecord(
                     id=sae_id,
                     name=sae_id,
                     source=SaeSource.HUGGINGFACE,

@@ -7,7 +7,7 @@ from engine.actions.experiments.sweeps import sweep_of
 from engine.errors import NotFound
 from engine.events import EventBus, ExperimentsChanged
 from engine.library.database import Library
-from engine.library.records import ExperimentRecord, ExperimentSummary, NewExperiment, RecordKind
+from engine.library.records import ExperimentRecord, ExperimentSummary, RecordKind
 
 
 class ExperimentActions:
@@ -30,7 +30,7 @@ class ExperimentActions:
             )
         return found
 
-    def add(self, new: NewExperiment) -> ExperimentRecord:
+    def add(self, new: ExperimentRecord) -> ExperimentRecord:
         """Keep a record. Raises :class:`InvalidParameter` for details that are not JSON values, and for content that is
         not what its kind holds.
         """

@@ -10,7 +10,7 @@ from typing import Any
 from engine.actions.experiments.parts import number, parts, texts, whole, word
 from engine.actions.saes.contrast import CLUSTER_SHARE, Contrast, ContrastFeature
 from engine.errors import InvalidParameter
-from engine.library.records import ExperimentRecord, FeatureLabel, NewExperiment, RecordKind
+from engine.library.records import ExperimentRecord, FeatureLabel, RecordKind
 
 LONGEST_TITLE = 60
 FIGURES = ("score", "mean", "share", "other_mean", "other_share", "density")
@@ -58,7 +58,7 @@ def record_of_contrast(
     labels: Mapping[int, FeatureLabel],
     versions: Mapping[str, str],
     title: str | None = None,
-) -> NewExperiment:
+) -> ExperimentRecord:
     """A contrast to be kept, with the texts that were read and the labels of now."""
 
     def told(feature: ContrastFeature) -> dict[str, Any]:
@@ -72,7 +72,7 @@ def record_of_contrast(
 
     named = next((each.index for each in found.toward_a if each.index in labels), None)
     about = next(iter(texts_a), "") if named is None else f"#{named} {labels[named].label}"
-    return NewExperiment(
+    return ExperimentRecord(
         title=title or f"Contrast: {shorten(about, LONGEST_TITLE, placeholder='…')}",
         model=found.model,
         prompt="",
@@ -94,7 +94,7 @@ def record_of_contrast(
     )
 
 
-def contrast_of(record: ExperimentRecord | NewExperiment) -> KeptContrast:
+def contrast_of(record: ExperimentRecord) -> KeptContrast:
     """The contrast that a record keeps. Raises :class:`InvalidParameter` naming what is not as it must be."""
     settings, content = record.settings, record.content
     return KeptContrast(

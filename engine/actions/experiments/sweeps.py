@@ -20,19 +20,19 @@ from engine.actions.sweeping.settings import (
     SweepSettings,
 )
 from engine.errors import InvalidParameter
-from engine.library.records import ExperimentRecord, NewExperiment, RecordKind
+from engine.library.records import ExperimentRecord, RecordKind
 from engine.sampling import FIELDS
 from engine.wire import wire
 
 BETWEEN = "\n\n"
 
 
-def record_of_sweep(outcome: SweepOutcome, versions: Mapping[str, str], title: str | None = None) -> NewExperiment:
+def record_of_sweep(outcome: SweepOutcome, versions: Mapping[str, str], title: str | None = None) -> ExperimentRecord:
     """A sweep as far as it came, to be kept."""
     settings, base = outcome.settings, outcome.base
     plain = [cell.text for cell in outcome.cells if cell.intensity == 0]
     steered = [cell.text for cell in outcome.cells if cell.intensity != 0]
-    return NewExperiment(
+    return ExperimentRecord(
         title=title or f"Sweep of {base.name}",
         model=outcome.facts.get("Model", ""),
         prompt="\n".join(settings.prompts),
@@ -50,7 +50,7 @@ def record_of_sweep(outcome: SweepOutcome, versions: Mapping[str, str], title: s
     )
 
 
-def sweep_of(record: ExperimentRecord | NewExperiment) -> SweepOutcome:
+def sweep_of(record: ExperimentRecord) -> SweepOutcome:
     """The sweep that a record keeps. Raises :class:`InvalidParameter` naming what is not as it must be."""
     given, content = record.settings, record.content
     sampled = {each.name: each.read(given[each.name], f"settings.{each.name}") for each in FIELDS if each.name in given}

@@ -18,8 +18,8 @@ from engine.counting import in_mb
 from engine.errors import CheckpointInvalid, InvalidLocalPath, InvalidParameter, ModelAlreadyExists
 from engine.events import EventBus, ModelsChanged
 from engine.library.database import Library
-from engine.library.records import EngineKind, ModelRecord, ModelSource, ModelStatus, NewModel
-from engine.library.repositories import is_storable
+from engine.library.records import EngineKind, ModelRecord, ModelSource, ModelStatus
+from engine.library.values import is_storable
 from engine.models.inspection.checkpoint import CheckpointReport, inspect_checkpoint, refuse_system_folder
 from engine.models.inspection.gguf_file import GgufReport, inspect_gguf, label_of, starts_as_gguf, whole_stem
 from engine.models.inspection.names import check_custom_name, default_name, hub_snapshot
@@ -42,7 +42,7 @@ class LocalModel:
     """
 
     path: Path
-    row: NewModel
+    row: ModelRecord
     files: int
     known_as: str | None
 
@@ -200,7 +200,7 @@ def facts_of_gguf(report: GgufReport) -> dict[str, object]:
 # --- steps ------------------------------------------------------------------------------------------------------------
 
 
-def _row(path: Path, name: str | None, quantization: str | None) -> tuple[NewModel, list[Path]]:
+def _row(path: Path, name: str | None, quantization: str | None) -> tuple[ModelRecord, list[Path]]:
     """The row for what lies at ``path``, and its files."""
     _require_usable(path)
     refuse_system_folder(path)
@@ -217,7 +217,7 @@ def _row(path: Path, name: str | None, quantization: str | None) -> tuple[NewMod
     return new, files
 
 
-def _gguf_row(path: Path, gguf: Path, name: str | None) -> tuple[NewModel, list[Path]]:
+def _gguf_row(path: Path, gguf: Path, name: str | None) -> tuple[ModelRecord, list[Path]]:
     if not gguf.exists():
         raise _nothing_there(path)
     # A file keeps its own name: in a hub cache it is a link to a blob whose name says nothing.
@@ -230,7 +230,7 @@ def _gguf_row(path: Path, gguf: Path, name: str | None) -> tuple[NewModel, list[
     nameless = _DIGEST.fullmatch(stem) is not None
     clean = PurePath((report.name if nameless and report.name else stem) + ".gguf")
     tag = report.label if nameless else label_of(report.path)
-    row = NewModel(
+    row = ModelRecord(
         name=name if name is not None else default_name(path=clean, gguf_label=tag),
         source=ModelSource.LOCAL,
         engine=EngineKind.LLAMACPP,
@@ -243,7 +243,7 @@ def _gguf_row(path: Path, gguf: Path, name: str | None) -> tuple[NewModel, list[
     return row, list(report.files)
 
 
-def _checkpoint_row(path: Path, name: str | None, quantization: str | None) -> tuple[NewModel, list[Path]]:
+def _checkpoint_row(path: Path, name: str | None, quantization: str | None) -> tuple[ModelRecord, list[Path]]:
     try:
         there = path.exists() or path.is_symlink()
     except (OSError, ValueError):
@@ -257,7 +257,7 @@ def _checkpoint_row(path: Path, name: str | None, quantization: str | None) -> t
     snapshot = hub_snapshot(place)
     repo_id, revision = snapshot if snapshot is not None else (None, None)
     own = _folder_name(path, repo_id) if name is None else name
-    row = NewModel(
+    row = ModelRecord(
         name=own if name is not None or quantization is None else f"{own}:{quantization}",
         source=ModelSource.LOCAL,
         engine=EngineKind.TRANSFORMERS,
@@ -270,13 +270,13 @@ def _checkpoint_row(path: Path, name: str | None, quantization: str | None) -> t
     return row, sorted(each for each in place.iterdir() if each.is_file() and not each.name.startswith("."))
 
 
-def _same(library: Library, new: NewModel) -> ModelRecord | None:
+def _same(library: Library, new: ModelRecord) -> ModelRecord | None:
     """The model that has the same files at the same level: it is the same one, under whatever name."""
     alike = (new.local_path, new.quantization)
     return next((each for each in library.models.list() if (each.local_path, each.quantization) == alike), None)
 
 
-def _refuse_same(library: Library, new: NewModel, path: Path) -> None:
+def _refuse_same(library: Library, new: ModelRecord, path: Path) -> None:
     existing = _same(library, new)
     if existing is not None:
         raise _taken(existing, path)

@@ -32,7 +32,7 @@ from engine.actions.written import (
 )
 from engine.checked import there
 from engine.library.records import EngineKind, ModelRecord, ModelSource
-from engine.library.repositories.state import StateRepository
+from engine.library.state import StateRepository
 from engine.models.hub.repository_files import is_checkpoint_file
 from engine.models.inspection.gguf_file import set_of
 

@@ -33,8 +33,7 @@ from engine.events import SaeAttached, SaesChanged
 from engine.library.records import SaeRecord, SaeStatus
 from engine.models.registry import LoadedModel
 from engine.saes.attachment import Attachment
-from engine.saes.compatibility import Fit
-from engine.saes.config import SaeConfig
+from engine.saes.config import Fit, SaeConfig
 from engine.saes.errors import SaeLoadFailed
 from engine.steering.errors import SteeringInvalid
 from engine.steering.live import AttachmentKey

@@ -35,7 +35,7 @@ from engine.actions.written import (
 from engine.errors import MillmError
 from engine.library.errors import SaeAlreadyExists
 from engine.library.records import SaeRecord
-from engine.library.repositories.state import StateRepository
+from engine.library.state import StateRepository
 from engine.saes.config import SourceFormat
 from engine.saes.errors import SaeLoadFailed
 

@@ -8,7 +8,7 @@ from pathlib import Path, PurePath
 
 from engine.errors import InvalidParameter
 from engine.files import read_text
-from engine.library.repositories import is_storable
+from engine.library.values import is_storable
 from engine.models.inspection.checkpoint import refuse_system_folder
 from engine.models.inspection.names import hub_snapshot
 from engine.saes.ids import check_sae_id, id_from_folder, id_from_hub

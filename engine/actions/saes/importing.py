@@ -22,7 +22,7 @@ from engine.counting import in_mb
 from engine.errors import InsufficientMemory
 from engine.events import SaesChanged
 from engine.library.errors import SaeAlreadyExists
-from engine.library.records import NewSae, SaeRecord, SaeSource, SaeStatus
+from engine.library.records import SaeRecord, SaeSource, SaeStatus
 from engine.saes.config import SaeConfig
 from engine.saes.errors import SaeLoadFailed
 from engine.saes.path_facts import l0_from_path, width_from_path
@@ -32,7 +32,20 @@ if TYPE_CHECKING:
     from engine.saes.formats import Detected
     from engine.saes.sae import Sae
 
-_OF_THE_ROW = frozenset({"id", "name", "source", "repository_id", "revision", "status", "copied"})
+_OF_THE_ROW = frozenset(
+    {
+        "id",
+        "name",
+        "source",
+        "repository_id",
+        "revision",
+        "created_at",
+        "updated_at",
+        "status",
+        "copied",
+        "error_message",
+    }
+)
 """Columns that the download's row has already."""
 
 
@@ -142,7 +155,7 @@ class Importer:
 
     # --- steps ------------------------------------------------------------------------------------------------------
 
-    def _add(self, new: NewSae, detected: Detected, *, copy: bool) -> tuple[SaeRecord, bool]:
+    def _add(self, new: SaeRecord, detected: Detected, *, copy: bool) -> tuple[SaeRecord, bool]:
         if not copy:
             return self._rooms.library.saes.add_or_find(new, replace_failed=True)
         self._refuse_taken(new.id)
@@ -229,11 +242,11 @@ def _read(detected: Detected, layer: int | None) -> Sae:
     return load_detected(detected, layer=layer)
 
 
-def _row(detected: Detected, config: SaeConfig, sae_id: str | None, digest: str) -> NewSae:
+def _row(detected: Detected, config: SaeConfig, sae_id: str | None, digest: str) -> SaeRecord:
     weights = detected.files[0]
     origin = origin_of(detected.folder, weights, config.layer)
     named = sae_id if sae_id is not None else origin.sae_id
-    return NewSae(
+    return SaeRecord(
         id=named,
         name=named,
         source=SaeSource.LOCAL,

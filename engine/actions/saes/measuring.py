@@ -19,8 +19,7 @@ from engine.errors import InvalidParameter, MillmError, ModelBusy
 from engine.events import SaesChanged
 from engine.library.records import SaeRecord, SaeStatus
 from engine.models.registry import LoadedModel
-from engine.saes.compatibility import Fit, judge_fit
-from engine.saes.config import SaeConfig
+from engine.saes.config import Fit, SaeConfig, judge_fit
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -19,6 +21,7 @@ from engine.actions.steering.circuit_results import (
 )
 from engine.actions.steering.cluster_import import document_text
 from engine.actions.steering.lookup import may_rename, require_circuit, stored_circuit
+from engine.actions.steering.profiles import ProfileActions
 from engine.actions.steering.serving import Asked, activate, serve_anew
 from engine.actions.steering.unit_of_work import SteeringActions, each_alone
 from engine.actions.steering.views import CircuitView
@@ -28,11 +31,13 @@ from engine.documents.imports import import_circuit
 from engine.documents.verdicts import judge_circuit
 from engine.errors import InvalidParameter, MillmError
 from engine.events import CircuitsChanged, ClustersChanged, ProfilesChanged
-from engine.library.records import CircuitRecord, NewCircuit, ProfileRecord, ServingMode
+from engine.library.database import Library
+from engine.library.records import CircuitRecord, ProfileRecord, ServingMode
 from engine.steering.claims import Claim
+from engine.steering.desk import SteeringDesk
 from engine.steering.dial import circuit_setting
 from engine.steering.errors import AmbiguousActiveCircuit, NoActiveCircuit
-from engine.steering.gate import require_validated
+from engine.steering.hazards import require_validated
 from engine.wire import made_of, wire
 
 MAX_PAGE = 200
@@ -111,7 +116,7 @@ class CircuitActions(SteeringActions):
         with self._lock:
             verdict = judge_circuit(document, self._desk.state.attached, self._bounds)
             record = self._library.circuits.add(
-                NewCircuit(
+                CircuitRecord(
                     definition.name,
                     document_text(document.raw),
                     definition.narrative,
@@ -302,3 +307,27 @@ def _require_within(name: str, value: int, least: int, most: int | None) -> None
     if isinstance(value, bool) or value < least or (most is not None and value > most):
         wanted = f"from {least} to {most}" if most is not None else f"from {least}"
         raise InvalidParameter(f"Invalid value for '{name}': expected a whole number {wanted}.", param=name)
+
+
+log = logging.getLogger(__name__)
+
+
+def end_what_lost_its_place(
+    library: Library, desk: SteeringDesk, profiles: ProfileActions, circuits: CircuitActions
+) -> None:
+    """Deactivate what the desk can only serve in part now. A part of a circuit has not the whole one's evidence."""
+    state = desk.state
+    if state.profile is not None and state.profile.place is None and state.profile.authored:
+        _end(profiles.deactivate, state.profile.profile_id)
+    for one in state.circuits:
+        record = library.circuits.get(one.circuit_id)
+        if record is not None and {layer for _, layer in one.authored} != set(record.layers):
+            _end(circuits.deactivate, one.circuit_id)
+
+
+def _end(deactivate: Callable[[str], object], name: str) -> None:
+    try:
+        deactivate(name)
+    except MillmError:
+        # The SAE is gone already; what could not be recorded is put right at the next start.
+        log.exception("%s could not be deactivated after its SAE was detached", name)

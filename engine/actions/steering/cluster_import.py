@@ -11,14 +11,14 @@ from engine.documents.binding import AttachedSae
 from engine.documents.cluster import ClusterDocument
 from engine.documents.ranges import DialBounds
 from engine.documents.verdicts import ImportStatus, judge_cluster
-from engine.library.records import NewProfile, ProfileKind
+from engine.library.records import ProfileKind, ProfileRecord
 
 
 @dataclass(frozen=True)
 class PreparedCluster:
     """A row to be, and how the cluster fares with what is attached."""
 
-    new: NewProfile
+    new: ProfileRecord
     status: ImportStatus
 
 
@@ -35,7 +35,7 @@ def prepare_cluster(
     reference, sae = document.reference, verdict.binding.sae
     model = definition.model
     return PreparedCluster(
-        NewProfile(
+        ProfileRecord(
             definition.name,
             definition.narrative,
             model_id=None if model is None else model.hf_id or model.mistudio_model_id,

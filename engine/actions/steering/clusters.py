@@ -26,8 +26,7 @@ from engine.actions.steering.unit_of_work import SteeringActions
 from engine.actions.steering.views import ClusterView
 from engine.checked import there
 from engine.config import EngineSettings
-from engine.documents.bundle import BundleItem
-from engine.documents.cluster import LOCAL_KEYS
+from engine.documents.cluster import LOCAL_KEYS, BundleItem
 from engine.documents.errors import DocumentInvalid, DocumentRefused
 from engine.documents.imports import import_clusters
 from engine.documents.ranges import cluster_envelope

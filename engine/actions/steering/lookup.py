@@ -10,10 +10,10 @@ from engine.documents.circuit import CircuitDocument, read_circuit
 from engine.documents.errors import ClusterNotFound, DocumentRefused
 from engine.documents.fields import MAX_INDEX, as_number, as_whole
 from engine.errors import InvalidParameter
+from engine.library.circuits import CircuitRepository
 from engine.library.errors import CircuitNotFound, ProfileNotFound
+from engine.library.profiles import ProfileRepository
 from engine.library.records import CircuitRecord, ProfileKind, ProfileRecord
-from engine.library.repositories.circuits import CircuitRepository
-from engine.library.repositories.profiles import ProfileRepository
 from engine.steering.errors import SteeringInvalid
 
 log = logging.getLogger(__name__)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from engine.actions.steering.activation import (
@@ -30,15 +30,13 @@ from engine.documents.profile import profile_document
 from engine.documents.ranges import cluster_envelope, manual_envelope
 from engine.errors import InvalidParameter
 from engine.events import CircuitsChanged, ClustersChanged, Event, ProfilesChanged
-from engine.library.records import CircuitRecord, NewProfile, ProfileKind, ProfileRecord
+from engine.library.records import PROFILE_FIELDS, CircuitRecord, ProfileKind, ProfileRecord
 from engine.steering.dial import cluster_setting
 from engine.steering.errors import SteeringInvalid
 from engine.steering.live import LiveState
 from engine.steering.stored import read_stored
 from engine.steering.targets import listed
 from engine.steering.transitions import find_attachment, place_of
-
-_EDITABLE = ("name", "description", "steering", "model_id", "sae_id", "layer")
 
 
 class ProfileActions(SteeringActions):
@@ -61,26 +59,17 @@ class ProfileActions(SteeringActions):
 
     # --- making and editing -----------------------------------------------------------------------------------------
 
-    def create(
-        self,
-        name: str,
-        *,
-        description: str | None = None,
-        steering: object = None,
-        model_id: str | None = None,
-        sae_id: str | None = None,
-        layer: int | None = None,
-    ) -> ProfileSummary:
-        """Store a profile. ``steering`` maps feature indices (numbers or digits) to strengths; none is allowed.
+    def create(self, name: str, *, steering: object = None, **others: Any) -> ProfileSummary:
+        """Store a profile; ``others`` are the other :class:`ProfileFields`. ``steering`` maps feature indices (numbers
+        or digits) to strengths; none is allowed.
 
         Raises :class:`ProfileAlreadyExists`, :class:`SteeringInvalid` for the strengths, :class:`InvalidParameter` for
         the rest.
         """
+        _refuse_unknown(others)
         strengths = {} if steering is None else checked_steering(steering)
         with self._lock:
-            record = self._library.profiles.add(
-                NewProfile(name, description, model_id=model_id, sae_id=sae_id, layer=layer, steering=strengths)
-            )
+            record = self._library.profiles.add(ProfileRecord(name, steering=strengths, **others))
         self._publish(ProfilesChanged())
         return ProfileSummary.of(record)
 
@@ -97,7 +86,7 @@ class ProfileActions(SteeringActions):
             state = self._desk.state
             place = _place_to_save(state, sae_id, layer)
             record = self._library.profiles.add(
-                NewProfile(
+                ProfileRecord(
                     name,
                     description,
                     model_id=None if state.stream is None else state.stream.model_name,
@@ -115,13 +104,7 @@ class ProfileActions(SteeringActions):
         Of the active profile too only the row changes: what steers stays until it is activated again. Raises
         :class:`SteeringInvalid` for the strengths of a cluster, which belong to its document.
         """
-        unknown = [key for key in changes if key not in _EDITABLE]
-        if unknown:
-            raise InvalidParameter(
-                f"A profile has no field to edit called {unknown[0][:40]!r}.",
-                param=unknown[0][:40],
-                remedy=f"Fields to edit are {', '.join(_EDITABLE)}.",
-            )
+        _refuse_unknown(changes)
         wanted = dict(changes)
         with self._change() as change:
             record = require_profile(change.step.profiles, profile_id)
@@ -241,12 +224,7 @@ class ProfileActions(SteeringActions):
                 remedy="Export it as a cluster, which gives its whole document.",
             )
         return profile_document(
-            name=record.name,
-            description=record.description,
-            model_id=record.model_id,
-            sae_id=record.sae_id,
-            layer=record.layer,
-            steering=record.steering,
+            record,
             created_at=record.created_at.isoformat(),
             updated_at=record.updated_at.isoformat(),
             extras=record.extras,
@@ -260,20 +238,19 @@ class ProfileActions(SteeringActions):
         rename = may_rename(on_conflict)
         document = import_profile(raw)
         with self._lock:
-            record = self._library.profiles.add(
-                NewProfile(
-                    document.name,
-                    document.description,
-                    model_id=document.model_id,
-                    sae_id=document.sae_id,
-                    layer=document.layer,
-                    steering=document.steering,
-                    extras=document.extras,
-                ),
-                rename=rename,
-            )
+            record = self._library.profiles.add(ProfileRecord(**vars(document)), rename=rename)
         self._publish(ProfilesChanged())
         return ProfileSummary.of(record)
+
+
+def _refuse_unknown(given: Collection[str]) -> None:
+    unknown = [key for key in given if key not in PROFILE_FIELDS]
+    if unknown:
+        raise InvalidParameter(
+            f"A profile has no field to edit called {unknown[0][:40]!r}.",
+            param=unknown[0][:40],
+            remedy=f"Fields to edit are {', '.join(PROFILE_FIELDS)}.",
+        )
 
 
 def _place_to_save(state: LiveState, sae_id: str | None, layer: int | None) -> tuple[str, int]:

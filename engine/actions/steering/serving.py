@@ -31,8 +31,7 @@ from engine.steering.claims import grant, is_composed, require_single_slice
 from engine.steering.dial import circuit_setting
 from engine.steering.errors import SaeSetIncomplete, SteeringInvalid
 from engine.steering.flatten import FlatCircuit, by_place, find_offenders, flatten, incomplete
-from engine.steering.gate import require_validated
-from engine.steering.hazards import hazards
+from engine.steering.hazards import hazards, require_validated
 from engine.steering.live import AttachmentKey, ServingCircuit
 from engine.steering.slices import first_bound_layer, slice_document
 from engine.steering.stored import stored_document

@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -15,7 +15,7 @@ from engine.actions.saes.context import Rooms
 from engine.actions.saes.pushing import pushes_now
 from engine.actions.saes.reading import ReadPlace, submit
 from engine.actions.sweeping.bases import choices, resolve_base
-from engine.actions.sweeping.measures import repeated_trigrams, topic_share
+from engine.actions.sweeping.measures import repeated_trigrams, topic_share, words_of
 from engine.actions.sweeping.rereading import Reread, Rereading, Steered
 from engine.actions.sweeping.runs import OnCell, SweepBook, SweepRun
 from engine.actions.sweeping.settings import (
@@ -27,7 +27,6 @@ from engine.actions.sweeping.settings import (
     SweepOutcome,
     SweepSettings,
 )
-from engine.actions.sweeping.topic import suggested_words
 from engine.errors import MillmError, ModelBusy, QueueFull, RequestCancelled, SaeNotAttached
 from engine.generation.lane import PreparedRequest, RequestHandle
 from engine.generation.request import (
@@ -386,3 +385,29 @@ def _plan_of(
 def _behind(seed: int, steps: int) -> int:
     """The seed ``steps`` behind ``seed``; behind the last one comes the first."""
     return (seed - MIN_SEED + steps) % (MAX_SEED - MIN_SEED + 1) + MIN_SEED
+
+
+SHORTEST = 3
+MOST_WORDS = 60
+_EVERYWHERE = frozenset(
+    words_of(
+        "about after all and any are around but can for from has have how into its more not one other out over some "
+        "such that the their them then there these they this through under very was were what when which who with "
+        "words you your feature features related text token tokens"
+    )
+)
+
+
+def suggested_words(labels: Iterable[FeatureLabel]) -> tuple[str, ...]:
+    """Words of the labels and of the tokens the features fire at most, in order, each once; common words are left out.
+
+    Tokens without a leading space may be the middle of a word, so only those with one count.
+    """
+    found: dict[str, None] = {}
+    for label in labels:
+        tokens = [token for token in label.top_tokens if token.startswith((" ", "Ġ", "▁"))]
+        for text in (label.label, *(token.lstrip("Ġ▁") for token in tokens)):
+            for word in words_of(text):
+                if len(word) >= SHORTEST and word not in _EVERYWHERE:
+                    found[word] = None
+    return tuple(found)[:MOST_WORDS]

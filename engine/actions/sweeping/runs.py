@@ -14,7 +14,6 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Protocol
 
-from engine.actions.sweeping.errors import SweepRunning
 from engine.actions.sweeping.settings import (
     CellResult,
     ColumnMeans,
@@ -25,6 +24,13 @@ from engine.actions.sweeping.settings import (
 )
 from engine.errors import GenerationFailed, MillmError, NotFound, NothingToCancel
 from engine.events import EventBus, SweepComplete, SweepProgress, SweepsChanged
+
+
+class SweepRunning(MillmError):
+    """A sweep is under way, and one runs at a time."""
+
+    code = "sweep_running"
+
 
 log = logging.getLogger(__name__)
 

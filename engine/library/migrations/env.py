@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from alembic import context
 
-from engine.library.tables import Base
+from engine.library.rows import Base
 
 context.configure(
     connection=context.config.attributes["connection"],

@@ -164,17 +164,13 @@ class Tokenizer(Protocol):
         """How many tokens ``text`` has at least, told by its length; 0 where that cannot be told."""
         ...
 
-    def decode(self, ids: Sequence[int], skip_special: bool = True) -> str:
-        """The text of ``ids``."""
-        ...
+    def decode(self, ids: Sequence[int], skip_special: bool = True) -> str: ...
 
     def token_bytes(self, token_id: int) -> bytes:
         """The exact bytes of one token."""
         ...
 
-    def token_text(self, token_id: int) -> str:
-        """One token as text."""
-        ...
+    def token_text(self, token_id: int) -> str: ...
 
     def render_chat(
         self,
@@ -224,9 +220,7 @@ class Backend(Protocol):
     """Tokens for which there is room in the place all answers share; None where that grows as memory allows."""
 
     @property
-    def tokenizer(self) -> Tokenizer:
-        """The model's own."""
-        ...
+    def tokenizer(self) -> Tokenizer: ...
 
     def kv_tokens(self, needs: Sequence[KvNeed]) -> int:
         """Tokens for which room is taken when all of ``needs`` are met at once, spare room included."""

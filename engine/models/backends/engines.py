@@ -51,7 +51,6 @@ class EngineState:
         return self.problem is None
 
     def in_words(self) -> str:
-        """One line about it."""
         if self.problem is None:
             return f"{self.title} {self.version or ''}".strip()
         return f"{self.problem} {self.remedy or ''}".strip()

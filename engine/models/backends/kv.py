@@ -127,7 +127,6 @@ class SlabLayer(CacheLayerMixin):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of this layer's block."""
         if not self.is_initialized:
             return 0
         assert self.keys is not None and self.values is not None
@@ -172,7 +171,6 @@ class KVSlab(Cache):
 
     @property
     def slab_layers(self) -> list[SlabLayer]:
-        """The layers, typed."""
         return self.layers
 
     @property

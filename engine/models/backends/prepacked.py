@@ -62,7 +62,6 @@ class PackedWeight:
 
     @property
     def address(self) -> int:
-        """Where it lies in memory."""
         return int(torch.ops.mkldnn.data_ptr(self._arranged))
 
     @property

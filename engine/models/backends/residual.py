@@ -77,7 +77,6 @@ class ResidualHooks:
 
     @property
     def layers(self) -> frozenset[int]:
-        """Layers with a hook."""
         return frozenset(self._handles)
 
     @contextmanager

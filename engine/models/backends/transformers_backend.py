@@ -415,7 +415,6 @@ class TransformersBackend:
         return self._hooks.passes_steered[layer]
 
     def close(self) -> None:
-        """Free the weights."""
         self._hooks.release()
         self._in_modules.release()
         self._model = None

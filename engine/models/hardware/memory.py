@@ -25,7 +25,6 @@ class MemoryPlan:
 
     @property
     def total(self) -> int:
-        """All terms."""
         return self.weights + self.kv + self.working
 
 

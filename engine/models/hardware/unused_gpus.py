@@ -59,7 +59,6 @@ class UnusedGpu:
     remedy: str
 
     def in_words(self) -> str:
-        """Both, in a line."""
         return f"{self.problem} {self.remedy}"
 
 

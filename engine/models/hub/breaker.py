@@ -123,7 +123,6 @@ class CircuitBreaker:
         return max(1, math.ceil(remaining or 0.0))
 
     def figures(self) -> BreakerFigures:
-        """The figures now."""
         with self._lock:
             state = self._state()
             remaining = None

@@ -35,12 +35,10 @@ class GgufQuant:
 
     @property
     def total_bytes(self) -> int:
-        """All files together."""
         return sum(file.size for file in self.files)
 
     @property
     def is_split(self) -> bool:
-        """Whether it comes in parts."""
         return len(self.files) > 1
 
 

@@ -47,7 +47,6 @@ class Findings:
         self.dangling: set[str] = set()
 
     def add(self, text: str, remedy: str) -> None:
-        """Note a problem."""
         self.problems.append(CheckpointProblem(text, remedy))
 
     def has(self, name: str) -> bool:

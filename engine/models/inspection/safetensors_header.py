@@ -68,7 +68,6 @@ class StoredTensor:
 
     @property
     def numel(self) -> int:
-        """Number of values."""
         return math.prod(self.shape)
 
 

@@ -18,7 +18,7 @@ from engine.config import EngineSettings
 from engine.engine import Engine
 from engine.errors import DownloadCancelled
 from engine.library.database import Library
-from engine.library.records import EngineKind, ModelSource, ModelStatus, NewModel
+from engine.library.records import EngineKind, ModelRecord, ModelSource, ModelStatus
 from tests.conftest import EngineMaker
 from tests.engine.actions.fetching import REPO, ask, ended
 from tests.gguf_files import build_gguf
@@ -367,7 +367,7 @@ def test_a_removal_beside_a_download_of_the_same_files(engine: Engine, hub: Stan
 
 
 def test_a_row_without_files_is_no_hindrance(engine: Engine) -> None:
-    record = engine.library.models.add(NewModel("nothing", ModelSource.LOCAL, EngineKind.TRANSFORMERS))
+    record = engine.library.models.add(ModelRecord("nothing", ModelSource.LOCAL, EngineKind.TRANSFORMERS))
     assert engine.models.delete(record.id) == 0
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from engine.engine import Engine
-from engine.library.records import EngineKind, ModelSource, NewModel
+from engine.library.records import EngineKind, ModelRecord, ModelSource
 from tests.conftest import EngineMaker
 from tests.made_saes import make_sae
 
@@ -30,7 +30,7 @@ def test_where_files_lie_is_not_whether_they_go_with_the_row(
     data = engine.library.path.parent
     demo = shutil.copytree(tiny_checkpoint, data / "models" / "demo" / "tiny" / "checkpoint")
     engine.library.models.add(
-        NewModel("demo", ModelSource.DEMO, EngineKind.TRANSFORMERS, local_path=str(demo), disk_size_mb=1.5)
+        ModelRecord("demo", ModelSource.DEMO, EngineKind.TRANSFORMERS, local_path=str(demo), disk_size_mb=1.5)
     )
     engine.models.import_local(
         Path(shutil.copy(gguf_file("F32"), data / "models" / "tiny-F32.gguf")), name="by reference"

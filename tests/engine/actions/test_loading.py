@@ -30,7 +30,7 @@ from engine.errors import (
 from engine.events import Event, ModelLoadComplete, ModelLoadError, ModelLoadProgress, ModelUnloadComplete
 from engine.generation.consume import collect
 from engine.generation.request import Delta, GenerationRequest, TextDelta, TextInput
-from engine.library.records import EngineKind, ModelSource, ModelStatus, NewModel
+from engine.library.records import EngineKind, ModelRecord, ModelSource, ModelStatus
 from engine.models.backends import transformers_backend
 from engine.models.backends.llamacpp import availability
 from engine.models.hardware import devices
@@ -380,7 +380,7 @@ def test_unknown_and_unsupported_models(make_engine: EngineMaker, monkeypatch: p
     with pytest.raises(ModelNotFound):
         engine.loader.load(99)
     gguf = engine.library.models.add(
-        NewModel("demo:Q4_1", ModelSource.DEMO, EngineKind.LLAMACPP, local_path="/nowhere", gguf_label="Q4_1")
+        ModelRecord("demo:Q4_1", ModelSource.DEMO, EngineKind.LLAMACPP, local_path="/nowhere", gguf_label="Q4_1")
     )
     monkeypatch.setattr(availability, "is_installed", lambda: False)
     with pytest.raises(EngineUnsupported):

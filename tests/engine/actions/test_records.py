@@ -20,7 +20,7 @@ from engine.errors import InvalidParameter
 from engine.events import EventBus, ExperimentsChanged
 from engine.generation.prefill_job import ReadingFigures
 from engine.library.database import Library
-from engine.library.records import FeatureLabel, NewExperiment, RecordKind
+from engine.library.records import ExperimentRecord, FeatureLabel, RecordKind
 from engine.sampling import Sampling
 
 VERSIONS = {"miLLM Desktop": "0.1.0"}
@@ -51,7 +51,7 @@ CONTRAST = Contrast(
 LABELS = {5: FeatureLabel(5, "harbour | quay")}
 
 
-def contrast() -> NewExperiment:
+def contrast() -> ExperimentRecord:
     return record_of_contrast(CONTRAST, ["the harbour"], ["the bank", "the soup"], 0.06, LABELS, VERSIONS)
 
 

@@ -25,8 +25,7 @@ from engine.documents.verdicts import judge_circuit
 from engine.steering.claims import MEASURED_HAZARD, Claim, grant
 from engine.steering.errors import CircuitLayerContention, UnvalidatedCircuit
 from engine.steering.flatten import flatten
-from engine.steering.gate import require_validated
-from engine.steering.hazards import hazards
+from engine.steering.hazards import hazards, require_validated
 from engine.steering.slices import slice_document
 from engine.wire import wire
 from tests.engine.documents.samples import circuit

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from engine.documents.binding import SaeReference
 from engine.documents.errors import DocumentInvalid
 from engine.documents.imports import import_profile
 from engine.documents.profile import ProfileDocument, profile_document, read_profile
+from engine.library.records import ProfileFields
 from tests.engine.documents.samples import encoded, profile
 
 NESTED = {
@@ -19,12 +22,7 @@ NESTED = {
 
 def _export(document: ProfileDocument, steering: dict[int, float] | None = None) -> dict[str, object]:
     return profile_document(
-        name=document.name,
-        description=document.description,
-        model_id=document.model_id,
-        sae_id=document.sae_id,
-        layer=document.layer,
-        steering=document.steering if steering is None else steering,
+        document if steering is None else replace(document, steering=steering),
         created_at="2026-01-02T03:04:05Z",
         updated_at="2026-01-02T03:04:05Z",
         extras=document.extras,
@@ -79,12 +77,7 @@ def test_an_edited_profile_keeps_what_is_said_of_its_features() -> None:
 def test_times_of_the_import_are_not_taken_over() -> None:
     document = read_profile(profile())
     out = profile_document(
-        name="calm",
-        description=None,
-        model_id=None,
-        sae_id=None,
-        layer=None,
-        steering={},
+        ProfileFields("calm"),
         created_at=None,
         updated_at=None,
         extras={**document.extras, "version": "9", "steering": {"1": 1}},

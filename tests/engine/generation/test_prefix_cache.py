@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from random import Random
+
+import pytest
 
 from engine.generation.prefix_cache import PrefixCache
 
@@ -87,3 +90,34 @@ def test_a_bound_of_nothing_keeps_nothing() -> None:
     cache = PrefixCache(0)
     assert not cache.enabled
     assert not cache.wants(run(0, 100), "")
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_is_found_is_what_comparing_token_by_token_finds(seed: int) -> None:
+    """Over prompts that begin alike by chance, three letters to an alphabet, held against a list that forgets nothing
+    but what is a beginning of something longer.
+    """
+    random = Random(seed)
+    cache = PrefixCache(10**9)
+    kept: list[tuple[tuple[int, ...], str]] = []
+    beginnings = [tuple(random.choices(range(3), k=random.randrange(40))) for _ in range(4)]
+    for number in range(150):
+        tokens = (*random.choice(beginnings), *random.choices(range(3), k=random.randrange(12)))
+        digest = random.choice(("", "plan"))
+        alike = [_alike(tokens[:-1], held) for held, under in kept if under == digest]
+        best = max([length for length in alike if length >= 8], default=None)
+        match = cache.longest(tokens, digest)
+        assert (None if match is None else match.length) == best
+        known = any(held[: len(tokens)] == tokens for held, under in kept if under == digest)
+        wanted = len(tokens) >= 8 and not known
+        assert cache.wants(tokens, digest) is wanted
+        if wanted:
+            cache.put(tokens, digest, Held(number))
+            kept = [(held, under) for held, under in kept if under != digest or tokens[: len(held)] != held]
+            kept.append((tokens, digest))
+        assert len(cache) == len(kept)
+
+
+def _alike(first: tuple[int, ...], second: tuple[int, ...]) -> int:
+    most = min(len(first), len(second))
+    return next((place for place in range(most) if first[place] != second[place]), most)

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import pytest
 import torch
 
+from engine.errors import InsufficientMemory
+from engine.generation.embeddings import EmbeddingRequest
 from engine.library.database import Library
+from engine.models.backends.kv import KVSlab
 from engine.monitor.activation_spec import ActivationSpec, PositionChoice
 from engine.sampling import Sampling
 from engine.steering.request import SteeringRequest
@@ -138,13 +144,65 @@ def test_another_model_begins_with_nothing(checkpoint: CheckpointMaker, library:
     assert driver.scheduler._reuse.cache.nbytes == 0
 
 
+def _no_memory(*_args: object, **_kwargs: object) -> None:
+    raise torch.OutOfMemoryError("out of memory")
+
+
+@pytest.mark.parametrize("passes", [1, 3])
+def test_running_out_of_memory_gives_back_what_is_only_kept_for_later(
+    passes: int, checkpoint: CheckpointMaker, library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a prompt is read (the first pass), and while an answer is written."""
+    driver = Driver(checkpoint("llama"), library)
+    driver.alone(STORY)
+    cache = driver.scheduler._reuse.cache
+    (store,) = [weakref.ref(entry.store) for entry in cache._entries.values()]
+    answer = driver.send("naïve café and a smile", max_tokens=9)
+    for _ in range(passes - 1):
+        driver.tick()
+    with monkeypatch.context() as patch:
+        patch.setattr(driver.backend._model, "forward", _no_memory)
+        driver.tick()
+    assert isinstance(answer.error, InsufficientMemory)
+    assert (len(cache), cache.nbytes) == (0, 0)
+    gc.collect()
+    assert store() is None
+    assert driver.alone(STORY).finished is not None
+
+
+def test_a_reading_that_runs_out_of_memory_gives_it_back_too(
+    checkpoint: CheckpointMaker, library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = Driver(checkpoint("llama"), library)
+    driver.alone(STORY)
+    future = driver.service.embed(driver.service.prepare_embeddings(EmbeddingRequest(driver.name, (STORY,))))
+    with monkeypatch.context() as patch:
+        patch.setattr(driver.backend._model.base_model, "forward", _no_memory)
+        driver.tick()
+    assert isinstance(future.exception(timeout=0), InsufficientMemory)
+    assert len(driver.scheduler._reuse.cache) == 0
+
+
+def test_a_copy_that_has_no_room_empties_the_cache_and_costs_no_answer(
+    checkpoint: CheckpointMaker, library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = Driver(checkpoint("llama"), library)
+    expected = driver.alone(STORY).ids()
+    with monkeypatch.context() as patch:
+        patch.setattr(KVSlab, "fork", _no_memory)
+        again = driver.alone(STORY)
+    assert again.ids() == expected
+    assert cached(again) == 0
+    assert len(driver.scheduler._reuse.cache) == 0
+
+
 def test_rows_that_leave_a_full_batch_leave_their_own_text(checkpoint: CheckpointMaker, library: Library) -> None:
     """Rows change places when one leaves: what is kept must be the leaver's."""
     driver = Driver(checkpoint("llama"), library)
     prompts = [STORY, "the quick brown fox jumps over", "a language model writes one token", "naïve café and a smile"]
     answers = [driver.send(p, max_tokens=4 + 3 * i) for i, p in enumerate(prompts)]
     driver.finish()
-    kept = {entry.token_ids: entry.store for entry in driver.scheduler._reuse.cache._entries.values()}
+    kept = {tuple(entry.tokens.tolist()): entry.store for entry in driver.scheduler._reuse.cache._entries.values()}
     for prompt, answer in zip(prompts, answers, strict=True):
         ids = (*driver.backend.tokenizer.encode(prompt, True), *answer.ids()[:-1])
         fork, anew = driver.backend.fork(kept[ids], 0, len(ids)), driver.backend.new_store()

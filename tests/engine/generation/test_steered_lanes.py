@@ -12,7 +12,7 @@ import torch
 
 from engine.errors import InvalidParameter, SaeNotAttached
 from engine.library.database import Library
-from engine.library.records import NewProfile
+from engine.library.records import ProfileRecord
 from engine.monitor.activation_spec import ActivationSpec
 from engine.saes.attachment import Attachment
 from engine.saes.config import Architecture, HookKind, SaeConfig, SourceFormat
@@ -179,8 +179,8 @@ def test_nothing_is_left_after_failures_and_leavers(
 def test_a_named_profile_replaces_live_steering(tiny_checkpoint: Path, library: Library) -> None:
     driver = Driver(tiny_checkpoint, library)
     attach(driver, 1, 2)
-    library.profiles.add(NewProfile("calm", sae_id="sae-1", layer=1, steering={3: 10.0}))
-    library.profiles.add(NewProfile("empty", sae_id="sae-1", layer=1))
+    library.profiles.add(ProfileRecord("calm", sae_id="sae-1", layer=1, steering={3: 10.0}))
+    library.profiles.add(ProfileRecord("empty", sae_id="sae-1", layer=1))
     plain = driver.alone("the sea").ids()
     inline_ids = driver.alone("the sea", steering=inline("sae-1", f3=10.0)).ids()
     doubled = driver.alone("the sea", steering=inline("sae-1", f3=20.0)).ids()

@@ -23,11 +23,11 @@ from sqlalchemy import event
 from engine.library.database import Library
 from engine.library.records import (
     AttachItem,
+    CircuitRecord,
     FeatureLabel,
-    NewCircuit,
-    NewProfile,
-    NewSae,
     ProfileKind,
+    ProfileRecord,
+    SaeRecord,
     SaeSource,
     SaeStatus,
     ServingMode,
@@ -36,15 +36,15 @@ from engine.library.records import (
 
 def prepare(path: Path) -> None:
     with Library.open(path) as library:
-        library.saes.add(NewSae("sea", "sea", SaeSource.LOCAL, d_sae=4096, status=SaeStatus.ATTACHED))
-        library.saes.add(NewSae("failed", "failed", SaeSource.HUGGINGFACE, status=SaeStatus.ERROR))
+        library.saes.add(SaeRecord("sea", "sea", SaeSource.LOCAL, d_sae=4096, status=SaeStatus.ATTACHED))
+        library.saes.add(SaeRecord("failed", "failed", SaeSource.HUGGINGFACE, status=SaeStatus.ERROR))
         library.labels.upsert("sea", [FeatureLabel(n, "old") for n in range(100)])
         library.attach_sets.save("both", [AttachItem("sea", 3)])
-        old = library.profiles.add(NewProfile("old", steering={1: 1.0}))
+        old = library.profiles.add(ProfileRecord("old", steering={1: 1.0}))
         library.profiles.set_active(old.id)
-        library.profiles.add(NewProfile("next", source_kind=ProfileKind.CLUSTER, cluster_meta="{}", bound=False))
+        library.profiles.add(ProfileRecord("next", source_kind=ProfileKind.CLUSTER, cluster_meta="{}", bound=False))
         for number, name in enumerate(("a", "b")):
-            circuit = library.circuits.add(NewCircuit(name, "{}"))
+            circuit = library.circuits.add(CircuitRecord(name, "{}"))
             library.claims.claim(circuit.id, {6: [number], 7 + number: [number]}, composed=True)
             library.circuits.set_active(circuit.id, ServingMode.FULL)
 
@@ -63,15 +63,15 @@ def bind_and_activate(library: Library) -> None:
 
 STEPS: dict[str, Callable[[Library], object]] = {
     "retry_sae": lambda library: library.saes.add_or_find(
-        NewSae("failed", "again", SaeSource.LOCAL, files_sha256="aa"), replace_failed=True
+        SaeRecord("failed", "again", SaeSource.LOCAL, files_sha256="aa"), replace_failed=True
     ),
     "labels": lambda library: library.labels.upsert("sea", [FeatureLabel(n, "new") for n in range(2500)]),
     "attach": lambda library: library.saes.set_statuses(["sea", "failed"], SaeStatus.CACHED),
     "remove_sae": lambda library: library.saes.remove("sea"),
     "attach_set": lambda library: library.attach_sets.save("both", [AttachItem("sea", 4)]),
-    "import_profile": lambda library: library.profiles.add(NewProfile("old"), rename=True),
+    "import_profile": lambda library: library.profiles.add(ProfileRecord("old"), rename=True),
     "activate_profile": bind_and_activate,
-    "import_circuit": lambda library: library.circuits.add(NewCircuit("a", "{}"), rename=True),
+    "import_circuit": lambda library: library.circuits.add(CircuitRecord("a", "{}"), rename=True),
     "claim": lambda library: library.claims.claim(circuit_id(library, "a"), {6: [5], 9: [5]}, composed=True),
     "deactivate_circuit": lambda library: library.circuits.deactivate(circuit_id(library, "a")),
     "remove_circuit": lambda library: library.circuits.remove(circuit_id(library, "a")),

@@ -9,21 +9,21 @@ from sqlalchemy import update
 from sqlalchemy.exc import IntegrityError
 
 from engine.errors import InvalidParameter
+from engine.library.circuits import CircuitRow
 from engine.library.database import Library
 from engine.library.errors import CircuitAlreadyExists, CircuitNotFound
-from engine.library.records import NewCircuit, NewProfile, ServingMode
-from engine.library.tables import CircuitRow
+from engine.library.records import CircuitRecord, ProfileRecord, ServingMode
 
 DOCUMENT = '{"kind":"mistudio.circuit-definition", "x": 1e400, "dup": 1, "dup": 2,\t"\\u00e4": [1.0, 1]}\n'
 
 
-def new(name: str, **fields: object) -> NewCircuit:
-    return NewCircuit(name, "{}", **fields)  # type: ignore[arg-type]
+def new(name: str, **fields: object) -> CircuitRecord:
+    return CircuitRecord(name, "{}", **fields)  # type: ignore[arg-type]
 
 
 def test_a_circuit_comes_back_as_it_was_stored(library: Library) -> None:
     stored = library.circuits.add(
-        NewCircuit(
+        CircuitRecord(
             name="question → hedge",
             definition=DOCUMENT,
             description="n" * 10_000,
@@ -110,7 +110,7 @@ def test_names(library: Library) -> None:
 )
 def test_values_no_circuit_can_have(library: Library, fields: dict[str, object], param: str) -> None:
     with pytest.raises(InvalidParameter) as caught:
-        library.circuits.add(NewCircuit(**{"name": "a", "definition": "{}", **fields}))  # type: ignore[arg-type]
+        library.circuits.add(CircuitRecord(**{"name": "a", "definition": "{}", **fields}))  # type: ignore[arg-type]
     assert caught.value.param == param
     stored = library.circuits.add(new("a"))
     with pytest.raises(InvalidParameter):
@@ -120,7 +120,7 @@ def test_values_no_circuit_can_have(library: Library, fields: dict[str, object],
 
 def test_a_document_that_cannot_be_kept_to_the_letter_is_refused(library: Library) -> None:
     with pytest.raises(InvalidParameter) as caught:
-        library.circuits.add(NewCircuit("a", '"\udfff"'))
+        library.circuits.add(CircuitRecord("a", '"\udfff"'))
     assert caught.value.param == "definition"
 
 
@@ -157,7 +157,7 @@ def test_the_database_itself_knows_no_active_circuit_without_a_mode(library: Lib
 
 
 def test_the_profile_of_a_slice_may_go(library: Library) -> None:
-    profile = library.profiles.add(NewProfile("a [L6 slice]"))
+    profile = library.profiles.add(ProfileRecord("a [L6 slice]"))
     circuit = library.circuits.add(new("a"))
     active = library.circuits.set_active(circuit.id, ServingMode.SLICE_FALLBACK, slice_profile_id=profile.id)
     assert active.slice_profile_id == profile.id

@@ -13,10 +13,11 @@ from sqlalchemy import event, insert
 from sqlalchemy.exc import IntegrityError
 
 from engine.errors import InvalidParameter
+from engine.library.circuits import ClaimRow
 from engine.library.database import Library
 from engine.library.errors import ClaimConflict
-from engine.library.records import NewCircuit, ServingMode
-from engine.library.tables import ClaimRow, utc_now
+from engine.library.records import CircuitRecord, ServingMode
+from engine.library.rows import utc_now
 from tests.engine.library.test_durability import together
 
 MakeCircuit = Callable[[str], str]
@@ -25,7 +26,7 @@ MakeCircuit = Callable[[str], str]
 @pytest.fixture
 def circuit(library: Library) -> MakeCircuit:
     """A function from a name to the id of a new circuit."""
-    return lambda name: library.circuits.add(NewCircuit(name, "{}")).id
+    return lambda name: library.circuits.add(CircuitRecord(name, "{}")).id
 
 
 def held(library: Library) -> list[tuple[int, str, bool, tuple[int, ...]]]:
@@ -204,7 +205,7 @@ def test_of_two_activations_at_once_the_first_in_the_database_wins(tmp_path: Pat
     """Two connections that share no lock of ours: one stands before its insert while the other asks for the file."""
     path = tmp_path / "millm.db"
     with Library.open(path) as one, Library.open(path) as two:
-        a, b = (one.circuits.add(NewCircuit(name, "{}")).id for name in ("a", "b"))
+        a, b = (one.circuits.add(CircuitRecord(name, "{}")).id for name in ("a", "b"))
         two.claims.claim(b, {8: [2]})
         inserting, asking = threading.Event(), threading.Event()
 

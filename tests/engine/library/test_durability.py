@@ -17,7 +17,7 @@ import pytest
 from engine.errors import ModelAlreadyExists, ModelLocked
 from engine.library.conversations import StoredMessage
 from engine.library.database import Library
-from engine.library.records import EngineKind, ModelSource, NewModel
+from engine.library.records import EngineKind, ModelRecord, ModelSource
 
 ROOT = Path(__file__).parents[3]
 
@@ -62,7 +62,7 @@ def test_writers_on_many_threads_lose_nothing(library: Library) -> None:
 
 def test_one_of_many_imports_of_a_name_wins(library: Library) -> None:
     def work(_number: int) -> None:
-        library.models.add(NewModel("smol", ModelSource.LOCAL, EngineKind.TRANSFORMERS))
+        library.models.add(ModelRecord("smol", ModelSource.LOCAL, EngineKind.TRANSFORMERS))
 
     raised = together(8, work)
     assert raised.count(None) == 1
@@ -71,7 +71,7 @@ def test_one_of_many_imports_of_a_name_wins(library: Library) -> None:
 
 
 def test_one_of_many_locks_wins(library: Library) -> None:
-    ids = [library.models.add(NewModel(f"m{n}", ModelSource.LOCAL, EngineKind.TRANSFORMERS)).id for n in range(8)]
+    ids = [library.models.add(ModelRecord(f"m{n}", ModelSource.LOCAL, EngineKind.TRANSFORMERS)).id for n in range(8)]
     raised = together(8, lambda number: library.models.update(ids[number], locked=True))
     assert raised.count(None) == 1
     assert {type(error) for error in raised if error is not None} == {ModelLocked}

@@ -6,10 +6,10 @@ import pytest
 
 from engine.errors import InvalidParameter, NotFound
 from engine.library.database import Library
-from engine.library.records import NewExperiment
+from engine.library.records import ExperimentRecord
 
 
-def made(title: str = "Sea", **fields: object) -> NewExperiment:
+def made(title: str = "Sea", **fields: object) -> ExperimentRecord:
     given: dict[str, object] = {
         "title": title,
         "model": "tiny-llama",
@@ -24,7 +24,7 @@ def made(title: str = "Sea", **fields: object) -> NewExperiment:
         "steered_details": {"completion_tokens": 5},
         **fields,
     }
-    return NewExperiment(**given)  # type: ignore[arg-type]
+    return ExperimentRecord(**given)  # type: ignore[arg-type]
 
 
 def test_a_comparison_comes_back_as_it_was(library: Library) -> None:

@@ -9,7 +9,7 @@ import pytest
 from engine.errors import InvalidParameter
 from engine.library.database import Library
 from engine.library.errors import SaeNotFound
-from engine.library.records import FeatureLabel, NewSae, SaeSource
+from engine.library.records import FeatureLabel, SaeRecord, SaeSource
 
 SHIPS = FeatureLabel(
     feature_idx=310,
@@ -25,7 +25,7 @@ SHIPS = FeatureLabel(
 
 @pytest.fixture(autouse=True)
 def sea(library: Library) -> None:
-    library.saes.add(NewSae("sea", "sea", SaeSource.LOCAL, d_sae=16384))
+    library.saes.add(SaeRecord("sea", "sea", SaeSource.LOCAL, d_sae=16384))
 
 
 def test_a_label_comes_back_as_it_was_stored(library: Library) -> None:
@@ -86,7 +86,7 @@ def test_search_knows_no_case_and_has_beginnings_first(library: Library, search:
         8: "100% sure",
     }
     library.labels.upsert("sea", [FeatureLabel(index, label) for index, label in labels.items()])
-    library.saes.add(NewSae("lake", "lake", SaeSource.LOCAL))
+    library.saes.add(SaeRecord("lake", "lake", SaeSource.LOCAL))
     library.labels.upsert("lake", [FeatureLabel(1, "sea")])
     assert [label.feature_idx for label in library.labels.search("sea", search)] == indices
     assert [label.feature_idx for label in library.labels.search("sea", search, limit=2)] == indices[:2]

@@ -17,8 +17,8 @@ from engine.errors import LibraryUnusable
 from engine.library import migrate
 from engine.library.conversations import StoredMessage
 from engine.library.database import Library
-from engine.library.records import FeatureLabel, ModelStatus, NewProfile, NewSae, SaeSource
-from engine.library.tables import Base
+from engine.library.records import FeatureLabel, ModelStatus, ProfileRecord, SaeRecord, SaeSource
+from engine.library.rows import Base
 
 OLD_ROW = (
     "INSERT INTO models (name, source, engine, local_path, trust_remote_code, status, locked, created_at, updated_at) "
@@ -157,9 +157,9 @@ def test_the_version_before_is_upgraded_with_its_rows(tmp_path: Path) -> None:
         assert library.state.get("last_model") == 1
         assert (library.saes.list(), library.profiles.list(), library.attach_sets.list()) == ([], [], [])
         assert (library.circuits.list().total, library.claims.live()) == (0, [])
-        library.saes.add(NewSae("sea--layer_3", "sea", SaeSource.LOCAL, d_sae=64))
+        library.saes.add(SaeRecord("sea--layer_3", "sea", SaeSource.LOCAL, d_sae=64))
         assert library.labels.upsert("sea--layer_3", [FeatureLabel(7, "ships")]) == 1
-        assert library.profiles.add(NewProfile("harbour", steering={7: 2.5})).steering == {7: 2.5}
+        assert library.profiles.add(ProfileRecord("harbour", steering={7: 2.5})).steering == {7: 2.5}
         assert library.reset_after_restart() == ()
         assert library.models.list()[0].locked is False
     assert sorted(os.listdir(tmp_path)) == ["millm.db", "millm.db.bak-0002"]

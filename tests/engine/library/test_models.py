@@ -8,16 +8,16 @@ import pytest
 
 from engine.errors import ModelAlreadyExists, ModelLocked, ModelNotFound
 from engine.library.database import Library
-from engine.library.records import EngineKind, ModelSource, ModelStatus, NewModel
+from engine.library.records import EngineKind, ModelRecord, ModelSource, ModelStatus
 
 
-def new(name: str, **fields: object) -> NewModel:
-    return NewModel(name=name, source=ModelSource.LOCAL, engine=EngineKind.TRANSFORMERS, **fields)  # type: ignore[arg-type]
+def new(name: str, **fields: object) -> ModelRecord:
+    return ModelRecord(name=name, source=ModelSource.LOCAL, engine=EngineKind.TRANSFORMERS, **fields)  # type: ignore[arg-type]
 
 
 def test_a_model_comes_back_as_it_was_stored(library: Library) -> None:
     stored = library.models.add(
-        NewModel(
+        ModelRecord(
             name="smol:Q4_1",
             source=ModelSource.DEMO,
             engine=EngineKind.LLAMACPP,

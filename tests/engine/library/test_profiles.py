@@ -12,8 +12,8 @@ from sqlalchemy.exc import IntegrityError
 from engine.errors import InvalidParameter
 from engine.library.database import Library
 from engine.library.errors import ProfileAlreadyExists, ProfileNotFound
-from engine.library.records import NewProfile, ProfileKind
-from engine.library.tables import ProfileRow
+from engine.library.profiles import ProfileRow
+from engine.library.records import ProfileKind, ProfileRecord
 from tests.engine.library.test_durability import together
 
 DOCUMENT = (
@@ -21,13 +21,13 @@ DOCUMENT = (
 )
 
 
-def cluster(name: str, **fields: object) -> NewProfile:
-    return NewProfile(name, source_kind=ProfileKind.CLUSTER, cluster_meta=DOCUMENT, **fields)  # type: ignore[arg-type]
+def cluster(name: str, **fields: object) -> ProfileRecord:
+    return ProfileRecord(name, source_kind=ProfileKind.CLUSTER, cluster_meta=DOCUMENT, **fields)  # type: ignore[arg-type]
 
 
 def test_a_profile_comes_back_as_it_was_stored(library: Library) -> None:
     stored = library.profiles.add(
-        NewProfile(
+        ProfileRecord(
             name="Hafen 🚢",
             description="Nautical wording.",
             model_id="3",
@@ -68,7 +68,7 @@ def test_a_clusters_document_is_kept_to_the_letter(library: Library) -> None:
 
 def test_the_list_is_by_name_and_can_be_of_one_kind(library: Library) -> None:
     for name in ("b", "Äpfel", "C", "a"):
-        library.profiles.add(NewProfile(name))
+        library.profiles.add(ProfileRecord(name))
     library.profiles.add(cluster("B"))
     assert [profile.name for profile in library.profiles.list()] == ["a", "B", "b", "C", "Äpfel"]
     assert [profile.name for profile in library.profiles.list(ProfileKind.CLUSTER)] == ["B"]
@@ -76,41 +76,41 @@ def test_the_list_is_by_name_and_can_be_of_one_kind(library: Library) -> None:
 
 
 def test_a_taken_name_is_refused(library: Library) -> None:
-    first = library.profiles.add(NewProfile("a"))
+    first = library.profiles.add(ProfileRecord("a"))
     with pytest.raises(ProfileAlreadyExists) as caught:
-        library.profiles.add(NewProfile("a", steering={1: 1.0}))
+        library.profiles.add(ProfileRecord("a", steering={1: 1.0}))
     assert caught.value.code == "profile_already_exists"
     assert caught.value.details == {"existing_profile_id": first.id, "existing_name": "a"}
     assert library.profiles.list() == [first]
-    assert library.profiles.add(NewProfile("A")).name == "A"
+    assert library.profiles.add(ProfileRecord("A")).name == "A"
 
 
 def test_a_taken_name_gets_a_number_when_asked(library: Library) -> None:
-    names = [library.profiles.add(NewProfile("a"), rename=True).name for _ in range(3)]
+    names = [library.profiles.add(ProfileRecord("a"), rename=True).name for _ in range(3)]
     assert names == ["a", "a (2)", "a (3)"]
     library.profiles.remove(library.profiles.by_name("a (2)").id)  # type: ignore[union-attr]
     assert library.profiles.add(cluster("a"), rename=True).name == "a (2)"
     # Cut, so that it keeps within the limit of its kind: 100 for profiles, 120 for clusters.
     long = "x" * 95 + "yyyyy"
-    library.profiles.add(NewProfile(long))
-    assert library.profiles.add(NewProfile(long), rename=True).name == "x" * 95 + "y (2)"
+    library.profiles.add(ProfileRecord(long))
+    assert library.profiles.add(ProfileRecord(long), rename=True).name == "x" * 95 + "y (2)"
     library.profiles.add(cluster("z" * 120))
     assert library.profiles.add(cluster("z" * 120), rename=True).name == "z" * 116 + " (2)"
 
 
 def test_fifty_other_names_are_tried(library: Library) -> None:
     for _ in range(51):
-        last = library.profiles.add(NewProfile("a"), rename=True)
+        last = library.profiles.add(ProfileRecord("a"), rename=True)
     assert last.name == "a (51)"
     with pytest.raises(ProfileAlreadyExists, match="50 names made from it"):
-        library.profiles.add(NewProfile("a"), rename=True)
+        library.profiles.add(ProfileRecord("a"), rename=True)
     assert len(library.profiles.list()) == 51
 
 
 def test_profiles_added_at_once_get_different_names(library: Library) -> None:
-    assert together(8, lambda _number: library.profiles.add(NewProfile("a"), rename=True)) == [None] * 8
+    assert together(8, lambda _number: library.profiles.add(ProfileRecord("a"), rename=True)) == [None] * 8
     assert {profile.name for profile in library.profiles.list()} == {"a", *(f"a ({n})" for n in range(2, 9))}
-    raised = together(8, lambda _number: library.profiles.add(NewProfile("b")))
+    raised = together(8, lambda _number: library.profiles.add(ProfileRecord("b")))
     assert raised.count(None) == 1
     assert {type(error) for error in raised if error is not None} == {ProfileAlreadyExists}
 
@@ -137,10 +137,10 @@ def test_profiles_added_at_once_get_different_names(library: Library) -> None:
 )
 def test_values_no_profile_can_have(library: Library, fields: dict[str, object], param: str) -> None:
     with pytest.raises(InvalidParameter) as caught:
-        library.profiles.add(NewProfile(**{"name": "a", **fields}))  # type: ignore[arg-type]
+        library.profiles.add(ProfileRecord(**{"name": "a", **fields}))  # type: ignore[arg-type]
     assert caught.value.param == param
     assert library.profiles.list() == []
-    stored = library.profiles.add(NewProfile("a"))
+    stored = library.profiles.add(ProfileRecord("a"))
     with pytest.raises(InvalidParameter):
         library.profiles.update(stored.id, **fields)
     assert library.profiles.get(stored.id) == stored
@@ -148,7 +148,7 @@ def test_values_no_profile_can_have(library: Library, fields: dict[str, object],
 
 def test_a_document_that_cannot_be_kept_to_the_letter_is_refused(library: Library) -> None:
     with pytest.raises(InvalidParameter) as caught:
-        library.profiles.add(NewProfile("c", source_kind=ProfileKind.CLUSTER, cluster_meta='{"a": "\ud800"}'))
+        library.profiles.add(ProfileRecord("c", source_kind=ProfileKind.CLUSTER, cluster_meta='{"a": "\ud800"}'))
     assert caught.value.param == "cluster_meta"
 
 
@@ -160,14 +160,14 @@ def test_a_clusters_name_and_narrative_may_be_longer(library: Library) -> None:
 
 
 def test_updating_keeps_what_is_not_named(library: Library) -> None:
-    stored = library.profiles.add(NewProfile("a", description="d", steering={1: 1.0}, layer=3))
+    stored = library.profiles.add(ProfileRecord("a", description="d", steering={1: 1.0}, layer=3))
     changed = library.profiles.update(stored.id, name="b", steering={2: 5.0}, description=None)
     assert (changed.name, changed.description, changed.steering, changed.layer) == ("b", None, {2: 5.0}, 3)
     assert changed.created_at == stored.created_at and changed.updated_at >= stored.updated_at
     assert library.profiles.get(stored.id) == changed
     assert library.profiles.update(stored.id) == changed
     assert library.profiles.update(stored.id, name="b", warnings=("w",)).warnings == ("w",)
-    library.profiles.add(NewProfile("taken"))
+    library.profiles.add(ProfileRecord("taken"))
     with pytest.raises(ProfileAlreadyExists):
         library.profiles.update(stored.id, name="taken", layer=8)
     with pytest.raises(TypeError, match="called cluster_meta, is_active"):
@@ -185,7 +185,7 @@ def test_the_strengths_of_a_cluster_cannot_be_edited(library: Library) -> None:
 
 
 def test_at_most_one_is_active(library: Library) -> None:
-    a, b = library.profiles.add(NewProfile("a")), library.profiles.add(NewProfile("b"))
+    a, b = library.profiles.add(ProfileRecord("a")), library.profiles.add(ProfileRecord("b"))
     assert library.profiles.active() is None
     active = library.profiles.set_active(a.id)
     assert active is not None and active.is_active
@@ -199,7 +199,7 @@ def test_at_most_one_is_active(library: Library) -> None:
 
 
 def test_an_activation_binds_in_the_same_step(library: Library) -> None:
-    old = library.profiles.add(NewProfile("old"))
+    old = library.profiles.add(ProfileRecord("old"))
     library.profiles.set_active(old.id)
     unbound = library.profiles.add(cluster("c", bound=False))
     with pytest.raises(InvalidParameter):
@@ -214,7 +214,7 @@ def test_an_activation_binds_in_the_same_step(library: Library) -> None:
 
 
 def test_a_missing_profile_takes_nobodys_place(library: Library) -> None:
-    a = library.profiles.add(NewProfile("a"))
+    a = library.profiles.add(ProfileRecord("a"))
     library.profiles.set_active(a.id)
     with pytest.raises(ProfileNotFound):
         library.profiles.set_active("prof_000000000000")
@@ -223,20 +223,20 @@ def test_a_missing_profile_takes_nobodys_place(library: Library) -> None:
 
 def test_the_database_itself_holds_a_single_active_one(library: Library) -> None:
     for name in ("a", "b"):
-        library.profiles.add(NewProfile(name))
+        library.profiles.add(ProfileRecord(name))
     with pytest.raises(IntegrityError):
         with library._sessions.write() as session:
             session.execute(update(ProfileRow).values(is_active=True))
 
 
 def test_many_activations_at_once_leave_one(library: Library) -> None:
-    ids = [library.profiles.add(NewProfile(f"p{number}")).id for number in range(8)]
+    ids = [library.profiles.add(ProfileRecord(f"p{number}")).id for number in range(8)]
     assert together(8, lambda number: library.profiles.set_active(ids[number])) == [None] * 8
     assert sum(profile.is_active for profile in library.profiles.list()) == 1
 
 
 def test_deactivating_says_whether_it_was_active(library: Library) -> None:
-    a, b = library.profiles.add(NewProfile("a")), library.profiles.add(NewProfile("b"))
+    a, b = library.profiles.add(ProfileRecord("a")), library.profiles.add(ProfileRecord("b"))
     library.profiles.set_active(a.id)
     assert library.profiles.deactivate(b.id) is False
     assert library.profiles.active().id == a.id  # type: ignore[union-attr]
@@ -245,7 +245,7 @@ def test_deactivating_says_whether_it_was_active(library: Library) -> None:
 
 
 def test_removing_gives_back_what_was_there(library: Library) -> None:
-    a = library.profiles.add(NewProfile("a"))
+    a = library.profiles.add(ProfileRecord("a"))
     library.profiles.set_active(a.id)
     removed = library.profiles.remove(a.id)
     assert (removed.id, removed.is_active) == (a.id, True)

@@ -10,13 +10,13 @@ from sqlalchemy import text
 
 from engine.library.database import Library
 from engine.library.records import (
+    CircuitRecord,
     EngineKind,
+    ModelRecord,
     ModelSource,
     ModelStatus,
-    NewCircuit,
-    NewModel,
-    NewProfile,
-    NewSae,
+    ProfileRecord,
+    SaeRecord,
     SaeSource,
     SaeStatus,
     ServingMode,
@@ -26,16 +26,16 @@ from engine.library.records import (
 def in_the_middle_of_things(path: Path) -> None:
     """A library as a program leaves it that dies while everything is going on."""
     with Library.open(path) as library:
-        model = library.models.add(NewModel("m", ModelSource.LOCAL, EngineKind.TRANSFORMERS))
+        model = library.models.add(ModelRecord("m", ModelSource.LOCAL, EngineKind.TRANSFORMERS))
         library.models.set_status(model.id, ModelStatus.LOADED)
         library.models.update(model.id, locked=True)
         for status in SaeStatus:
-            library.saes.add(NewSae(status.value, status.value, SaeSource.LOCAL, status=status))
+            library.saes.add(SaeRecord(status.value, status.value, SaeSource.LOCAL, status=status))
         library.saes.set_status("error", SaeStatus.ERROR, error_message="no network")
-        profile = library.profiles.add(NewProfile("p", steering={1: 2.0}, intensity=0.5))
+        profile = library.profiles.add(ProfileRecord("p", steering={1: 2.0}, intensity=0.5))
         library.profiles.set_active(profile.id)
         for number, name in enumerate(("a", "b")):
-            circuit = library.circuits.add(NewCircuit(name, "{}", intensity=0.8))
+            circuit = library.circuits.add(CircuitRecord(name, "{}", intensity=0.8))
             library.claims.claim(circuit.id, {6: [number]}, composed=True)
             library.circuits.set_active(circuit.id, ServingMode.FULL)
         library.circuits.set_active(circuit.id, ServingMode.SLICE_FALLBACK, slice_profile_id=profile.id)

@@ -10,17 +10,18 @@ from sqlalchemy.exc import IntegrityError
 from engine.errors import InvalidParameter, NotFound
 from engine.library.database import Library
 from engine.library.errors import SaeAlreadyExists, SaeNotFound
-from engine.library.records import AttachItem, FeatureLabel, NewSae, SaeSource, SaeStatus
-from engine.library.tables import SaeRow, utc_now
+from engine.library.records import AttachItem, FeatureLabel, SaeRecord, SaeSource, SaeStatus
+from engine.library.rows import utc_now
+from engine.library.saes import SaeRow
 
 
-def new(sae_id: str, **fields: object) -> NewSae:
-    return NewSae(id=sae_id, name=sae_id, source=SaeSource.LOCAL, **fields)  # type: ignore[arg-type]
+def new(sae_id: str, **fields: object) -> SaeRecord:
+    return SaeRecord(id=sae_id, name=sae_id, source=SaeSource.LOCAL, **fields)  # type: ignore[arg-type]
 
 
 def test_an_sae_comes_back_as_it_was_stored(library: Library) -> None:
     stored = library.saes.add(
-        NewSae(
+        SaeRecord(
             id="acme--saes@v2--layer_9--width_16k",
             name="Hafen 🚢",
             source=SaeSource.HUGGINGFACE,

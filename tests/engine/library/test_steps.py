@@ -6,13 +6,13 @@ import pytest
 
 from engine.library.database import Library
 from engine.library.errors import ClaimConflict
-from engine.library.records import NewCircuit, NewProfile, ServingMode
+from engine.library.records import CircuitRecord, ProfileRecord, ServingMode
 
 
 def test_a_step_sees_its_own_changes_and_nobody_else_does_before_it_ends(library: Library) -> None:
-    circuit = library.circuits.add(NewCircuit("a", "{}"))
+    circuit = library.circuits.add(CircuitRecord("a", "{}"))
     with library.step() as step:
-        profile = step.profiles.add(NewProfile("calm"))
+        profile = step.profiles.add(ProfileRecord("calm"))
         step.profiles.set_active(profile.id)
         step.claims.claim(circuit.id, {6: [1]})
         step.circuits.set_active(circuit.id, ServingMode.SLICE_FALLBACK, slice_profile_id=profile.id)
@@ -27,9 +27,9 @@ def test_a_step_sees_its_own_changes_and_nobody_else_does_before_it_ends(library
 
 
 def test_a_step_that_fails_leaves_everything_as_it_was(library: Library) -> None:
-    first = library.circuits.add(NewCircuit("a", "{}"))
-    second = library.circuits.add(NewCircuit("b", "{}"))
-    calm = library.profiles.add(NewProfile("calm"))
+    first = library.circuits.add(CircuitRecord("a", "{}"))
+    second = library.circuits.add(CircuitRecord("b", "{}"))
+    calm = library.profiles.add(ProfileRecord("calm"))
     library.profiles.set_active(calm.id)
     library.claims.claim(first.id, {6: [1]})
     before = library.claims.live()
@@ -37,7 +37,7 @@ def test_a_step_that_fails_leaves_everything_as_it_was(library: Library) -> None
     def fail_late() -> None:
         with library.step() as step:
             step.profiles.deactivate(calm.id)
-            step.profiles.add(NewProfile("new"))
+            step.profiles.add(ProfileRecord("new"))
             step.claims.release(first.id)
             step.claims.claim(first.id, {6: [1], 7: [1]})
             step.claims.claim(second.id, {8: [1], 7: [2]})

@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from engine.saes.checks import Quality, check_text, compare_with_source, measure
-from engine.saes.compatibility import judge_fit
-from engine.saes.config import Architecture, HookKind, SaeConfig, SourceFormat
+from engine.saes.config import Architecture, HookKind, SaeConfig, SourceFormat, judge_fit
 from engine.saes.errors import SaeIncompatible
 from engine.saes.sae import Sae
 

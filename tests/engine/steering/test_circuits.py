@@ -14,7 +14,7 @@ from engine.documents.verdicts import judge_circuit
 from engine.library.names import candidate_names
 from engine.steering.errors import SaeSetIncomplete, SteeringInvalid, UnvalidatedCircuit
 from engine.steering.flatten import FlatCircuit, by_place, flatten
-from engine.steering.gate import require_validated
+from engine.steering.hazards import require_validated
 from engine.steering.live import ServingCircuit
 from engine.steering.slices import first_bound_layer, slice_document
 from engine.steering.strengths import SteeredSet

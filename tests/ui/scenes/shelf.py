@@ -12,7 +12,7 @@ from PySide6.QtCore import Qt
 from engine.actions.downloading.preview import FilePreview, LevelEstimate, MemoryTerms, ModelPreview, QuantPreview
 from engine.actions.downloading.saes import HubSaeFile, SaePreview
 from engine.actions.models.importing import LocalModel
-from engine.library.records import EngineKind, ModelSource, ModelStatus, NewModel
+from engine.library.records import EngineKind, ModelRecord, ModelSource, ModelStatus
 from tests.ui.scenes.studio import ROOT, Scene, Studio
 from ui.context.page_context import MODELS, SAES, SERVER, SETTINGS
 from ui.program.settings import SettingsPage
@@ -55,7 +55,7 @@ _QWEN: dict[str, Any] = {
     "params": 4_022_468_096,
 }
 OTHERS = (
-    NewModel(
+    ModelRecord(
         "Qwen3-4B-Instruct-2507-GGUF:Q8_0",
         **_QWEN,
         gguf_label="Q8_0",
@@ -64,14 +64,14 @@ OTHERS = (
         disk_size_mb=4280.4,
         estimated_memory_mb=5136.5,
     ),
-    NewModel(
+    ModelRecord(
         "Qwen3-4B-Instruct-2507-GGUF:Q4_K_M",
         **_QWEN,
         gguf_label="Q4_K_M",
         disk_size_mb=2497.3,
         status=ModelStatus.DOWNLOADING,
     ),
-    NewModel(
+    ModelRecord(
         "Phi-4-mini-instruct",
         ModelSource.HUGGINGFACE,
         EngineKind.TRANSFORMERS,
@@ -84,7 +84,7 @@ CUT = (
     "connection was cut. 1,203 MB of it are kept. Check the network connection and start the download again; it goes "
     "on where it broke off."
 )
-LOCAL = NewModel(
+LOCAL = ModelRecord(
     "gemma-3-270m-it:Q8_0",
     ModelSource.LOCAL,
     EngineKind.LLAMACPP,

@@ -246,7 +246,6 @@ class LlamaCppBackend:
         return sum(tap.passes_steered[layer] for tap in self._taps)
 
     def close(self) -> None:
-        """Free contexts and weights."""
         self._pool.close()
         self._model.close()
         self._taps.clear()

@@ -33,7 +33,6 @@ class _Log:
         self._line = ""
 
     def write(self, level: int, text: bytes | None, user_data: object) -> None:
-        """One piece of a line."""
         if level != _CONTINUED:
             self._level = _LEVELS.get(level, logging.DEBUG)
         self._line += (text or b"").decode("utf-8", "replace")
@@ -117,7 +116,6 @@ class Tensors:
         return ctypes.c_int32.from_address(tensor).value == _F32 and bool(self._ggml_is_contiguous(tensor))
 
     def nbytes(self, tensor: int) -> int:
-        """Its size."""
         return int(self._ggml_nbytes(tensor))
 
     def address(self, tensor: int) -> int:

@@ -109,7 +109,6 @@ class LlamaContext:
 
     @property
     def closed(self) -> bool:
-        """Whether it has been freed."""
         return self._pointer is None
 
     @property
@@ -199,7 +198,6 @@ class LlamaContext:
         library().llama_memory_clear(self._memory, False)
 
     def close(self) -> None:
-        """Free it."""
         pointer, self._pointer = self._pointer, None
         if pointer is not None:
             library().llama_free(pointer)

@@ -84,7 +84,6 @@ class Pool:
         return store
 
     def empty(self, *, alone: bool = False, tokens: int = 0) -> LlamaStore:
-        """A store of no rows."""
         self._thread = threading.get_ident()
         self.reclaim()
         store = LlamaStore(self._bytes_per_token, alone=alone, tokens=tokens)
@@ -247,7 +246,6 @@ class Pool:
             del self._spare[key]
 
     def close(self) -> None:
-        """Free every context."""
         self.reclaim()
         for store in list(self._stores):
             if store.alone and store.context is not None:

@@ -20,7 +20,7 @@ from engine.engine import Engine
 from engine.errors import InsufficientMemory, InvalidParameter, LibraryUnusable, ModelBusy, ModelNotLoaded, NotFound
 from engine.events import MonitoringStateChanged, SaeAttached, SaesChanged, SteeringUpdated
 from engine.library.errors import SaeNotFound
-from engine.library.records import NewSae, SaeSource, SaeStatus
+from engine.library.records import SaeRecord, SaeSource, SaeStatus
 from engine.models.hardware import devices
 from engine.saes.errors import SaeIncompatible, SaeLoadFailed
 from engine.steering.errors import SteeringInvalid
@@ -123,7 +123,7 @@ def test_the_order_of_refusals(engine: Engine, saes: SaeActions, tmp_path: Path)
 
 @pytest.mark.parametrize("state", [SaeStatus.DOWNLOADING, SaeStatus.ERROR])
 def test_a_row_without_files(engine: Engine, saes: SaeActions, state: SaeStatus) -> None:
-    engine.library.saes.add(NewSae("sea", "sea", SaeSource.HUGGINGFACE, status=state, trained_layer=1))
+    engine.library.saes.add(SaeRecord("sea", "sea", SaeSource.HUGGINGFACE, status=state, trained_layer=1))
     assert not saes.compatibility("sea").compatible
     with pytest.raises(SaeIncompatible) as refusal:
         saes.attach("sea")

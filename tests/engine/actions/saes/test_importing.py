@@ -22,7 +22,7 @@ from engine.engine import Engine
 from engine.errors import DataDirectoryUnusable, InsufficientDisk, InsufficientMemory, InvalidParameter, MillmError
 from engine.events import SaesChanged
 from engine.library.errors import SaeAlreadyExists, SaeNotFound
-from engine.library.records import NewSae, SaeSource, SaeStatus
+from engine.library.records import SaeRecord, SaeSource, SaeStatus
 from engine.models.hardware import devices
 from engine.saes.errors import SaeFormatUnknown, SaeLoadFailed, SaeNotSteerable
 from engine.wire import wire
@@ -148,7 +148,7 @@ def test_an_id_that_is_taken(saes: SaeActions, tmp_path: Path) -> None:
 
 
 def test_a_failed_row_gives_way(engine: Engine, saes: SaeActions, tmp_path: Path) -> None:
-    engine.library.saes.add(NewSae("sea", "sea", SaeSource.HUGGINGFACE, status=SaeStatus.ERROR))
+    engine.library.saes.add(SaeRecord("sea", "sea", SaeSource.HUGGINGFACE, status=SaeStatus.ERROR))
     record, created = saes.import_local(make_sae(tmp_path / "a"), sae_id="sea")
     assert created and record.status is SaeStatus.CACHED
 

@@ -8,7 +8,7 @@ import pytest
 
 from engine.library.database import Library
 from engine.library.errors import CircuitAlreadyExists, ProfileAlreadyExists
-from engine.library.records import NewSae, SaeSource
+from engine.library.records import SaeRecord, SaeSource
 from engine.steering.errors import NoActiveCircuit, SteeringInvalid
 from engine.wire import wire
 from tests.engine.actions.steering.stage import ELEVEN, SIX, Stage, circuit, cluster, make_stage, one_layer, raw
@@ -26,7 +26,7 @@ def imported(stage: Stage, document: dict[str, Any] | None = None) -> str:
 
 
 def add_sae(library: Library, sae_id: str, **facts: Any) -> None:
-    library.saes.add(NewSae(sae_id, sae_id, SaeSource.LOCAL, **facts))
+    library.saes.add(SaeRecord(sae_id, sae_id, SaeSource.LOCAL, **facts))
 
 
 def test_a_circuit_says_what_it_needs_and_what_is_there(stage: Stage, library: Library) -> None:

@@ -6,9 +6,9 @@ import math
 
 import pytest
 
+from engine.actions.sweeping.actions import suggested_words
 from engine.actions.sweeping.measures import perplexity, repeated_trigrams, topic_share, topic_words, words_of
 from engine.actions.sweeping.settings import CellResult, SweepSettings, means, parse_intensities
-from engine.actions.sweeping.topic import suggested_words
 from engine.errors import InvalidParameter
 from engine.library.records import FeatureLabel
 from engine.sampling import Sampling

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from engine.actions.sweeping.errors import SweepRunning
-from engine.actions.sweeping.runs import MOST_KEPT, OnCell, SweepBook, SweepState
+from engine.actions.sweeping.runs import MOST_KEPT, OnCell, SweepBook, SweepRunning, SweepState
 from engine.actions.sweeping.settings import BaseKind, CellResult, SweepBase, SweepOutcome, SweepSettings
 from engine.engine import Engine
 from engine.errors import ModelBusy, NotFound, NothingToCancel

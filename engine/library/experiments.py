@@ -1,19 +1,97 @@
-"""Records: saved comparisons, sweeps and contrasts."""
+"""Records of what was tried: a comparison of two answers, a sweep of a dial, a contrast of two sets of texts."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import func, or_, select
-from sqlalchemy.orm import Session
+from sqlalchemy import Integer, Text, func, or_, select
+from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from engine.errors import InvalidParameter, NotFound
-from engine.library.records import ExperimentRecord, ExperimentSummary, NewExperiment, RecordKind
-from engine.library.repositories import may_exist, storable
+from engine.library.rows import Base, JsonColumn, UtcDateTime, utc_now
 from engine.library.sessions import Sessions, fold
-from engine.library.tables import ExperimentRow, utc_now
+from engine.library.values import may_exist, storable
+
+
+class RecordKind(StrEnum):
+    """What a record holds."""
+
+    COMPARISON = "comparison"
+    SWEEP = "sweep"
+    CONTRAST = "contrast"
+
+
+@dataclass(frozen=True)
+class ExperimentRecord:
+    """A record of what was tried.
+
+    Of a comparison ``prompt`` is the last message of the person. ``settings`` is how it was sampled, with the system
+    prompt and the messages before; ``steering`` the steered answer's report; ``evidence`` the phrase and rung that
+    could be claimed, empty where none could; ``versions`` name → version; ``plain_details`` and ``steered_details`` the
+    figures.
+
+    Of another kind ``content`` is what was found, as :mod:`engine.actions.experiments` writes and reads it, and
+    ``settings`` are those of the sweep or contrast. The texts are there to be searched: of a sweep the prompts, the
+    answers of its plain column and the others; of a contrast the texts without (``plain``) and with it (``steered``).
+
+    A new one has no ``id``, and its time is when it is kept.
+    """
+
+    id: int = field(default=0, kw_only=True)
+    title: str
+    model: str
+    prompt: str
+    plain: str
+    steered: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    steering: Mapping[str, Any] = field(default_factory=dict)
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
+    plain_details: Mapping[str, Any] = field(default_factory=dict)
+    steered_details: Mapping[str, Any] = field(default_factory=dict)
+    created_at: datetime = field(default_factory=utc_now, kw_only=True)
+    kind: RecordKind = RecordKind.COMPARISON
+    content: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ExperimentSummary:
+    """A record without its texts, for lists."""
+
+    id: int
+    title: str
+    model: str
+    created_at: datetime
+    kind: RecordKind = RecordKind.COMPARISON
+
+
+class ExperimentRow(Base):
+    """A record; all of it is in the row, so that nothing done later changes what was seen."""
+
+    __tablename__ = "experiments"
+    __table_args__ = ({"sqlite_autoincrement": True},)
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    title: Mapped[str] = mapped_column(Text)
+    model: Mapped[str] = mapped_column(Text)
+    prompt: Mapped[str] = mapped_column(Text)
+    plain: Mapped[str] = mapped_column(Text)
+    steered: Mapped[str] = mapped_column(Text)
+    settings: Mapped[dict[str, Any]] = mapped_column(JsonColumn)
+    steering: Mapped[dict[str, Any]] = mapped_column(JsonColumn)
+    evidence: Mapped[dict[str, Any]] = mapped_column(JsonColumn)
+    versions: Mapped[dict[str, Any]] = mapped_column(JsonColumn)
+    plain_details: Mapped[dict[str, Any]] = mapped_column(JsonColumn)
+    steered_details: Mapped[dict[str, Any]] = mapped_column(JsonColumn)
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime, index=True)
+    kind: Mapped[str] = mapped_column(Text, server_default="comparison")
+    content: Mapped[dict[str, Any]] = mapped_column(JsonColumn, server_default="{}")
+
 
 TEXTS = ("title", "model", "prompt", "plain", "steered")
 VALUES = ("settings", "steering", "evidence", "versions", "plain_details", "steered_details", "content")
@@ -27,7 +105,7 @@ class ExperimentRepository:
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
 
-    def add(self, new: NewExperiment) -> ExperimentRecord:
+    def add(self, new: ExperimentRecord) -> ExperimentRecord:
         """Save a record. Raises :class:`InvalidParameter` for details that are not JSON values."""
         texts = {name: storable(getattr(new, name)) for name in TEXTS}
         values = {name: _checked(name, getattr(new, name)) for name in VALUES}

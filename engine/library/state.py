@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import String, select
+from sqlalchemy.orm import Mapped, mapped_column
 
+from engine.library.rows import Base, JsonColumn, UtcDateTime, utc_now
 from engine.library.sessions import Sessions
-from engine.library.tables import StateRow, utc_now
+
+
+class StateRow(Base):
+    """One remembered value under its key."""
+
+    __tablename__ = "state"
+
+    key: Mapped[str] = mapped_column(String(100), primary_key=True)
+    value: Mapped[Any] = mapped_column(JsonColumn)
+    updated_at: Mapped[datetime] = mapped_column(UtcDateTime)
 
 
 class StateRepository:

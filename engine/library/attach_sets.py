@@ -3,15 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import Text, func, select
+from sqlalchemy.orm import Mapped, mapped_column
 
 from engine.errors import InvalidParameter, NotFound
-from engine.library.records import AttachItem, AttachSetRecord
-from engine.library.repositories import is_storable, storable
-from engine.library.repositories.values import check_text, check_verbatim, check_whole
+from engine.library.rows import Base, JsonColumn, UtcDateTime, utc_now
 from engine.library.sessions import Sessions
-from engine.library.tables import AttachSetRow, utc_now
+from engine.library.values import check_text, check_verbatim, check_whole, is_storable, storable
+
+
+@dataclass(frozen=True)
+class AttachItem:
+    """An SAE and the layer (0-based) it is attached at."""
+
+    sae_id: str
+    layer: int
+
+
+@dataclass(frozen=True)
+class AttachSetRecord:
+    """A named set of SAEs to attach together; some of them may have left the library since."""
+
+    name: str
+    items: tuple[AttachItem, ...]
+    created_at: datetime
+
+
+class AttachSetRow(Base):
+    """A named set of SAEs with their layers."""
+
+    __tablename__ = "attach_sets"
+
+    name: Mapped[str] = mapped_column(Text, primary_key=True)
+    items: Mapped[list[dict[str, Any]]] = mapped_column(JsonColumn)
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime)
+
 
 NAME_LIMIT = 100
 

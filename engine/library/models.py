@@ -1,22 +1,125 @@
-"""The model shelf's rows."""
+"""The model shelf: one row per model the program knows, wherever its files are."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, fields
+from dataclasses import dataclass, field, fields
+from datetime import datetime
+from enum import StrEnum
 
-from sqlalchemy import select, update
-from sqlalchemy.orm import Session
+from sqlalchemy import Boolean, Float, Index, Integer, String, Text, select, text, update
+from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from engine.errors import ModelAlreadyExists, ModelLocked, ModelNotFound
-from engine.library.records import ModelRecord, ModelStatus, NewModel
-from engine.library.repositories import is_storable, may_exist
+from engine.library.rows import Base, UtcDateTime, utc_now, word_column
 from engine.library.sessions import Sessions
-from engine.library.tables import ModelRow, utc_now
+from engine.library.values import is_storable, may_exist, refuse_unknown, values_of
+
+
+class ModelStatus(StrEnum):
+    """Where a model stands; ``loading`` and ``loaded`` are never true after a restart."""
+
+    DOWNLOADING = "downloading"
+    READY = "ready"
+    LOADING = "loading"
+    LOADED = "loaded"
+    ERROR = "error"
+
+
+class ModelSource(StrEnum):
+    """Where a model came from."""
+
+    HUGGINGFACE = "huggingface"
+    LOCAL = "local"
+    DEMO = "demo"
+
+
+class EngineKind(StrEnum):
+    """Which backend runs it."""
+
+    TRANSFORMERS = "transformers"
+    LLAMACPP = "llamacpp"
+
+
+@dataclass(frozen=True)
+class ModelRecord:
+    """One row of the model shelf. Sizes are in MB (10⁶ bytes); times are UTC.
+
+    ``quantization`` is one of FP32, FP16, Q8, Q4, Q2 or None for the checkpoint's own format; ``gguf_label`` is a
+    GGUF's exact tag (``Q4_1``). ``local_path`` is the checkpoint folder or the GGUF file. ``has_chat_template`` is None
+    where nobody has looked yet. A new one is made without what the library fills in: ``id``, the times, ``locked``.
+    """
+
+    name: str
+    source: ModelSource
+    engine: EngineKind
+    local_path: str | None = None
+    repo_id: str | None = None
+    params: int | None = None
+    architecture: str | None = None
+    quantization: str | None = None
+    gguf_label: str | None = None
+    revision: str | None = None
+    pipeline_tag: str | None = None
+    context_length: int | None = None
+    has_chat_template: bool | None = None
+    disk_size_mb: float | None = None
+    estimated_memory_mb: float | None = None
+    trust_remote_code: bool = False
+    status: ModelStatus = ModelStatus.READY
+    error_message: str | None = None
+    locked: bool = False
+    id: int = 0
+    created_at: datetime = field(default_factory=utc_now)
+    updated_at: datetime = field(default_factory=utc_now)
+    loaded_at: datetime | None = None
+    last_used_at: datetime | None = None
+
+
+class ModelRow(Base):
+    """Columns as in :class:`ModelRecord`."""
+
+    __tablename__ = "models"
+    __table_args__ = (
+        # At most one model is locked for steering; the database itself holds it, whatever two threads do.
+        Index("uq_models_the_locked_one", "locked", unique=True, sqlite_where=text("locked = 1")),
+        # Without AUTOINCREMENT the id of a removed row is given out again, and an old window would act on another
+        # model.
+        {"sqlite_autoincrement": True},
+    )
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    name: Mapped[str] = mapped_column(Text, unique=True)
+    source: Mapped[ModelSource] = mapped_column(word_column(ModelSource, "source"))
+    engine: Mapped[EngineKind] = mapped_column(word_column(EngineKind, "engine"))
+    repo_id: Mapped[str | None] = mapped_column(String(255))
+    local_path: Mapped[str | None] = mapped_column(Text, index=True)
+    params: Mapped[int | None] = mapped_column(Integer)
+    architecture: Mapped[str | None] = mapped_column(Text)
+    quantization: Mapped[str | None] = mapped_column(String(8))
+    gguf_label: Mapped[str | None] = mapped_column(String(64))
+    revision: Mapped[str | None] = mapped_column(String(100))
+    pipeline_tag: Mapped[str | None] = mapped_column(String(64))
+    context_length: Mapped[int | None] = mapped_column(Integer)
+    has_chat_template: Mapped[bool | None] = mapped_column(Boolean)
+    disk_size_mb: Mapped[float | None] = mapped_column(Float)
+    estimated_memory_mb: Mapped[float | None] = mapped_column(Float)
+    trust_remote_code: Mapped[bool] = mapped_column(Boolean(name="trust_remote_code", create_constraint=True))
+    status: Mapped[ModelStatus] = mapped_column(word_column(ModelStatus, "status"))
+    error_message: Mapped[str | None] = mapped_column(Text)
+    locked: Mapped[bool] = mapped_column(Boolean(name="locked", create_constraint=True))
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    updated_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    loaded_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    last_used_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+
 
 INTERRUPTED = "The download was interrupted when the program ended."
 
-_CHANGEABLE = {field.name for field in fields(ModelRecord)} - {"id", "created_at", "updated_at"}
+_NAMES = frozenset(each.name for each in fields(ModelRecord))
+_CHANGEABLE = _NAMES - {"id", "created_at", "updated_at"}
+_GIVEN = _CHANGEABLE - {"error_message", "locked", "loaded_at", "last_used_at"}
+"""What an import knows of a model before it has a row."""
 
 ModelRecords = list[ModelRecord]
 
@@ -27,7 +130,7 @@ class ModelRepository:
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
 
-    def add(self, new: NewModel) -> ModelRecord:
+    def add(self, new: ModelRecord) -> ModelRecord:
         """Store a model. Raises :class:`ModelAlreadyExists` (``details['existing_model_id']``) for a name or place
         taken.
         """
@@ -35,7 +138,7 @@ class ModelRepository:
             _refuse_same_place(session, new)
             _refuse_same_name(session, new.name)
             now = utc_now()
-            row = ModelRow(**asdict(new), error_message=None, locked=False, created_at=now, updated_at=now)
+            row = ModelRow(**values_of(new, _GIVEN), locked=False, created_at=now, updated_at=now)
             session.add(row)
             session.flush()
             return _record(row)
@@ -92,9 +195,7 @@ class ModelRepository:
         Raises :class:`ModelAlreadyExists` for a name that is taken, :class:`ModelLocked` when another model holds the
         lock, TypeError for a field that does not exist or is not the caller's to set.
         """
-        unknown = sorted(set(changes) - _CHANGEABLE)
-        if unknown:
-            raise TypeError(f"a model has no field to set called {', '.join(unknown)}")
+        refuse_unknown(changes, _CHANGEABLE, "a model")
 
         def change(session: Session, row: ModelRow) -> None:
             name = changes.get("name")
@@ -102,8 +203,8 @@ class ModelRepository:
                 _refuse_same_name(session, name)
             if changes.get("locked"):
                 _refuse_second_lock(session, model_id)
-            for field, value in changes.items():
-                setattr(row, field, value)
+            for key, value in changes.items():
+                setattr(row, key, value)
 
         return self._change(model_id, change)
 
@@ -162,7 +263,7 @@ def _refuse_same_name(session: Session, name: str) -> None:
         )
 
 
-def _refuse_same_place(session: Session, new: NewModel) -> None:
+def _refuse_same_place(session: Session, new: ModelRecord) -> None:
     if new.local_path is None:
         return
     taken = session.scalar(
@@ -194,4 +295,4 @@ def _refuse_second_lock(session: Session, model_id: int) -> None:
 
 
 def _record(row: ModelRow) -> ModelRecord:
-    return ModelRecord(**{field.name: getattr(row, field.name) for field in fields(ModelRecord)})
+    return ModelRecord(**values_of(row, _NAMES))

@@ -6,17 +6,38 @@ holder, unless a person asked for both: then every claim on it is *composed* unt
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime
 
-from sqlalchemy import select, update
-from sqlalchemy.orm import Session
+from sqlalchemy import update
 
-from engine.library.errors import CircuitNotFound, ClaimConflict
-from engine.library.records import ClaimRecord
-from engine.library.repositories import is_storable
-from engine.library.repositories.values import check_whole
+from engine.library.circuits import (
+    CircuitRow,
+    ClaimRow,
+    claim_holders,
+    held_layers,
+    let_go,
+    release_claims,
+    require_circuit,
+)
+from engine.library.errors import ClaimConflict
+from engine.library.rows import utc_now
 from engine.library.sessions import Transactions
-from engine.library.tables import CircuitRow, ClaimRow, utc_now
+from engine.library.values import check_whole
+
+
+@dataclass(frozen=True)
+class ClaimRecord:
+    """A layer that a circuit holds. ``composed``: another circuit holds it too; ``steering_keys`` rise."""
+
+    circuit_id: str
+    circuit_name: str
+    layer: int
+    composed: bool
+    steering_keys: tuple[int, ...]
+    claimed_at: datetime
+
 
 Claims = list[ClaimRecord]
 
@@ -38,27 +59,27 @@ class ClaimRepository:
         wanted = _checked(steering_keys)
         with self._sessions.write() as session:
             circuit = require_circuit(session, circuit_id)
-            others = _holders(session, wanted, except_for=circuit_id)
+            others = claim_holders(session, wanted, except_for=circuit_id)
             _refuse_conflicts(circuit, wanted, others, composed)
-            _release(session, circuit_id, _held(session, circuit_id) - wanted.keys())
+            let_go(session, circuit_id, held_layers(session, circuit_id) - wanted.keys())
             shared = {row.layer for row, _ in others}
             for row, _ in others:
                 row.composed = True
             # Before the new claims: a layer with a holder of its own takes no second one.
             session.flush()
-            kept = {row.layer: row for row, _ in _holders(session, wanted, only=circuit_id)}
+            kept = {row.layer: row for row, _ in claim_holders(session, wanted, only=circuit_id)}
             now = utc_now()
             for layer, keys in wanted.items():
                 row = kept.get(layer) or ClaimRow(circuit_id=circuit_id, layer=layer, claimed_at=now)
                 row.composed, row.steering_keys = layer in shared, keys
                 session.add(row)
             session.flush()
-            return [_record(row, name) for row, name in _holders(session, wanted, only=circuit_id)]
+            return [_record(row, name) for row, name in claim_holders(session, wanted, only=circuit_id)]
 
     def live(self) -> Claims:
         """Every claim that is held now, by layer, the oldest holder of a layer first."""
         with self._sessions.read() as session:
-            return [_record(row, name) for row, name in _holders(session)]
+            return [_record(row, name) for row, name in claim_holders(session)]
 
     def release(self, circuit_id: str, layers: Collection[int] | None = None) -> tuple[int, ...]:
         """Let go of a circuit's layers, or of those named; returns which it held, rising.
@@ -75,79 +96,12 @@ class ClaimRepository:
             session.execute(update(ClaimRow).where(ClaimRow.released_at.is_(None)).values(released_at=utc_now()))
 
 
-def require_circuit(session: Session, circuit_id: str) -> CircuitRow:
-    """The row of that id. Raises :class:`CircuitNotFound`."""
-    row = session.get(CircuitRow, circuit_id) if is_storable(circuit_id) else None
-    if row is None:
-        raise CircuitNotFound(
-            f"There is no circuit with the id {circuit_id!r}.",
-            param="circuit_id",
-            details={"circuit_id": circuit_id},
-            remedy="List the circuits to see their ids.",
-        )
-    return row
-
-
-def release_claims(session: Session, circuit_id: str, layers: Collection[int] | None = None) -> tuple[int, ...]:
-    """:meth:`ClaimRepository.release` as a part of a larger step."""
-    held = _held(session, circuit_id)
-    going = held if layers is None else held & set(layers)
-    _release(session, circuit_id, going)
-    return tuple(sorted(going))
-
-
 def _checked(steering_keys: Mapping[int, Collection[int]]) -> dict[int, list[int]]:
     for layer, keys in steering_keys.items():
         check_whole(layer, "layer")
         for key in keys:
             check_whole(key, "steering_keys")
     return {layer: sorted(set(steering_keys[layer])) for layer in sorted(steering_keys)}
-
-
-def _holders(
-    session: Session,
-    layers: Iterable[int] | None = None,
-    *,
-    only: str | None = None,
-    except_for: str | None = None,
-) -> list[tuple[ClaimRow, str]]:
-    """Live claims with their circuits' names, by layer and age; on these layers, by these circuits."""
-    query = (
-        select(ClaimRow, CircuitRow.name)
-        .join(CircuitRow, CircuitRow.id == ClaimRow.circuit_id)
-        .where(ClaimRow.released_at.is_(None))
-        .order_by(ClaimRow.layer, ClaimRow.id)
-    )
-    if layers is not None:
-        query = query.where(ClaimRow.layer.in_(list(layers)))
-    if only is not None:
-        query = query.where(ClaimRow.circuit_id == only)
-    if except_for is not None:
-        query = query.where(ClaimRow.circuit_id != except_for)
-    return [(row, name) for row, name in session.execute(query)]
-
-
-def _held(session: Session, circuit_id: str) -> set[int]:
-    query = select(ClaimRow.layer).where(ClaimRow.circuit_id == circuit_id, ClaimRow.released_at.is_(None))
-    return set(session.scalars(query))
-
-
-def _release(session: Session, circuit_id: str, layers: Collection[int]) -> None:
-    if not layers:
-        return
-    now = utc_now()
-    staying: dict[int, list[ClaimRow]] = {}
-    for row, _ in _holders(session, layers):
-        if row.circuit_id == circuit_id:
-            row.released_at = now
-        else:
-            staying.setdefault(row.layer, []).append(row)
-    # Before the last holder of a layer has it for itself again.
-    session.flush()
-    for rows in staying.values():
-        if len(rows) == 1:
-            rows[0].composed = False
-    session.flush()
 
 
 def _refuse_conflicts(

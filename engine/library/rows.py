@@ -58,7 +58,6 @@ class JsonColumn(TypeDecorator[Any]):
         return json.dumps(value)
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> Any:
-        """Read the value back."""
         return None if value is None else json.loads(value)
 
 

@@ -2,25 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from dataclasses import fields
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, fields
 from typing import Any
 
-from sqlalchemy import delete, func, select
+from sqlalchemy import Float, ForeignKey, Integer, Text, delete, func, select
 from sqlalchemy.dialects.sqlite import insert
+from sqlalchemy.orm import Mapped, mapped_column
 
 from engine.errors import InvalidParameter
-from engine.library.records import FeatureLabel
-from engine.library.repositories import is_storable, may_exist, storable
-from engine.library.repositories.saes import require_sae
-from engine.library.repositories.values import check_whole, columns
+from engine.library.rows import Base, JsonColumn
+from engine.library.saes import require_sae
 from engine.library.sessions import Sessions, fold
-from engine.library.tables import LabelRow
+from engine.library.values import check_whole, columns, is_storable, may_exist, storable, values_of
+
+
+@dataclass(frozen=True)
+class FeatureLabel:
+    """What is known about one feature of an SAE.
+
+    ``source`` says whose words ``label`` are; ``confidence`` and ``density`` (how often it fires) are 0 to 1.
+    ``extra`` keeps what else the source said.
+    """
+
+    feature_idx: int
+    label: str
+    source: str | None = None
+    confidence: float | None = None
+    density: float | None = None
+    max_activation: float | None = None
+    top_tokens: tuple[str, ...] = ()
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+class LabelRow(Base):
+    """What is known about one feature; goes with its SAE. Read by its key, so it needs no row number of its own."""
+
+    __tablename__ = "sae_labels"
+    __table_args__ = ({"sqlite_with_rowid": False},)
+
+    sae_id: Mapped[str] = mapped_column(ForeignKey("saes.id", ondelete="CASCADE"), primary_key=True)
+    feature_idx: Mapped[int] = mapped_column(Integer, primary_key=True)
+    label: Mapped[str] = mapped_column(Text)
+    source: Mapped[str | None] = mapped_column(Text)
+    confidence: Mapped[float | None] = mapped_column(Float)
+    density: Mapped[float | None] = mapped_column(Float)
+    max_activation: Mapped[float | None] = mapped_column(Float)
+    top_tokens: Mapped[list[str]] = mapped_column(JsonColumn)
+    extra: Mapped[dict[str, Any]] = mapped_column(JsonColumn)
+
 
 _BATCH = 1000
 """Rows written, or indices asked for, in one statement; SQLite takes at most 32,766 values."""
 
-_FIELDS = tuple(field.name for field in fields(FeatureLabel))
+_FIELDS = tuple(each.name for each in fields(FeatureLabel))
 
 
 class LabelRepository:
@@ -111,9 +146,8 @@ class LabelRepository:
 
 def _row(sae_id: str, label: FeatureLabel) -> dict[str, Any]:
     check_whole(label.feature_idx, "feature_idx")
-    return {"sae_id": sae_id, **columns({name: getattr(label, name) for name in _FIELDS})}
+    return {"sae_id": sae_id, **columns(values_of(label, _FIELDS))}
 
 
 def _label(row: LabelRow) -> FeatureLabel:
-    values = {name: getattr(row, name) for name in _FIELDS}
-    return FeatureLabel(**{**values, "top_tokens": tuple(row.top_tokens), "extra": dict(row.extra)})
+    return FeatureLabel(**values_of(row, _FIELDS) | {"top_tokens": tuple(row.top_tokens), "extra": dict(row.extra)})

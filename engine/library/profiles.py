@@ -1,20 +1,22 @@
-"""Profiles and clusters."""
+"""Profiles: steering under a name. A cluster is a profile that came with a document."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import dataclass, field, fields
+from datetime import datetime
+from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import func, select, update
-from sqlalchemy.orm import Session
+from sqlalchemy import Boolean, Float, Index, Integer, String, Text, func, select, text, update
+from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from engine.errors import InvalidParameter
 from engine.library.errors import ProfileAlreadyExists, ProfileNotFound
 from engine.library.names import CLUSTER_NAME_LIMIT, MAX_RENAMES, PROFILE_NAME_LIMIT
-from engine.library.records import NewProfile, ProfileKind, ProfileRecord
-from engine.library.repositories import is_storable
-from engine.library.repositories.values import (
+from engine.library.rows import Base, JsonColumn, UtcDateTime, utc_now, word_column
+from engine.library.sessions import Transactions
+from engine.library.values import (
     check_text,
     check_verbatim,
     check_whole,
@@ -22,15 +24,98 @@ from engine.library.repositories.values import (
     finite,
     free_name,
     fresh_id,
+    is_storable,
     refuse_unknown,
+    values_of,
 )
-from engine.library.sessions import Transactions
-from engine.library.tables import ProfileRow, utc_now
+
+
+class ProfileKind(StrEnum):
+    """Made by hand, or imported as a cluster document."""
+
+    MANUAL = "manual"
+    CLUSTER = "cluster"
+
+
+@dataclass(frozen=True)
+class ProfileFields:
+    """What a person gives of a profile, and what its document carries; every place that passes them on takes them
+    from here.
+
+    ``steering`` is strength by feature index at intensity 1, unclamped.
+    """
+
+    name: str
+    description: str | None = None
+    model_id: str | None = None
+    sae_id: str | None = None
+    layer: int | None = None
+    steering: Mapping[int, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ProfileRecord(ProfileFields):
+    """A profile; ``steering`` in the order it was given.
+
+    ``intensity`` is where its dial stands. ``cluster_meta`` is a cluster's document, the very text that was stored;
+    ``extras`` are keys of an imported profile that have no field here. ``bound`` is False for a cluster that has not
+    met its SAE yet. ``hub_ref`` says which hub file a cluster came from. A new one is made without what the library
+    fills in: ``is_active``, ``id`` and the times.
+    """
+
+    source_kind: ProfileKind = ProfileKind.MANUAL
+    intensity: float = 1.0
+    sensing_enabled: bool = False
+    cluster_meta: str | None = None
+    bound: bool = True
+    warnings: tuple[str, ...] = ()
+    hub_ref: Mapping[str, Any] | None = None
+    extras: Mapping[str, Any] = field(default_factory=dict)
+    is_active: bool = False
+    id: str = ""
+    created_at: datetime = field(default_factory=utc_now)
+    updated_at: datetime = field(default_factory=utc_now)
+
+
+PROFILE_FIELDS = tuple(each.name for each in fields(ProfileFields))
+
+
+class ProfileRow(Base):
+    """Columns as in :class:`ProfileRecord`."""
+
+    __tablename__ = "profiles"
+    __table_args__ = (
+        # At most one profile is active; the database itself holds it, whatever two threads do.
+        Index("uq_profiles_the_active_one", "is_active", unique=True, sqlite_where=text("is_active = 1")),
+    )
+
+    id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    name: Mapped[str] = mapped_column(Text, unique=True)
+    description: Mapped[str | None] = mapped_column(Text)
+    model_id: Mapped[str | None] = mapped_column(Text)
+    # No reference to a row: a profile may name an SAE that is not here, or no longer.
+    sae_id: Mapped[str | None] = mapped_column(Text)
+    layer: Mapped[int | None] = mapped_column(Integer)
+    steering: Mapped[dict[str, float]] = mapped_column(JsonColumn)
+    is_active: Mapped[bool] = mapped_column(Boolean(name="is_active", create_constraint=True))
+    source_kind: Mapped[ProfileKind] = mapped_column(word_column(ProfileKind, "source_kind"))
+    intensity: Mapped[float] = mapped_column(Float)
+    sensing_enabled: Mapped[bool] = mapped_column(Boolean(name="sensing_enabled", create_constraint=True))
+    cluster_meta: Mapped[str | None] = mapped_column(Text)
+    bound: Mapped[bool] = mapped_column(Boolean(name="bound", create_constraint=True))
+    warnings: Mapped[list[str]] = mapped_column(JsonColumn)
+    hub_ref: Mapped[dict[str, Any] | None] = mapped_column(JsonColumn, nullable=False)
+    extras: Mapped[dict[str, Any]] = mapped_column(JsonColumn)
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    updated_at: Mapped[datetime] = mapped_column(UtcDateTime)
+
 
 DESCRIPTION_LIMIT = 500
 NARRATIVE_LIMIT = 10_000
 
-_CHANGEABLE = {field.name for field in fields(NewProfile)} - {"source_kind", "cluster_meta"}
+_NAMES = frozenset(each.name for each in fields(ProfileRecord))
+_GIVEN = _NAMES - {"id", "is_active", "created_at", "updated_at"}
+_CHANGEABLE = _GIVEN - {"source_kind", "cluster_meta"}
 
 ProfileRecords = list[ProfileRecord]
 
@@ -44,13 +129,13 @@ class ProfileRepository:
     def __init__(self, sessions: Transactions) -> None:
         self._sessions = sessions
 
-    def add(self, new: NewProfile, *, rename: bool = False) -> ProfileRecord:
+    def add(self, new: ProfileRecord, *, rename: bool = False) -> ProfileRecord:
         """Store a profile under a fresh id; with ``rename`` a taken name gets " (2)", " (3)" … behind it.
 
         Raises :class:`ProfileAlreadyExists` for a name that is taken (with ``rename``: when fifty others are too),
         :class:`InvalidParameter` for values no profile can have.
         """
-        values = _checked({field.name: getattr(new, field.name) for field in fields(new)}, new.source_kind)
+        values = _checked(values_of(new, _GIVEN), new.source_kind)
         with self._sessions.write() as session:
             values["name"] = _name_to_use(session, values["name"], new.source_kind, rename)
             now = utc_now()
@@ -70,7 +155,7 @@ class ProfileRepository:
 
         Raises :class:`ProfileAlreadyExists` when its id is there, or fifty names made from its own are.
         """
-        values = _checked({field.name: getattr(record, field.name) for field in fields(NewProfile)}, record.source_kind)
+        values = _checked(values_of(record, _GIVEN), record.source_kind)
         with self._sessions.write() as session:
             if _find(session, record.id) is not None:
                 raise _taken(session, record.name)
@@ -111,7 +196,7 @@ class ProfileRepository:
             return None if row is None else _record(row)
 
     def update(self, profile_id: str, **changes: object) -> ProfileRecord:
-        """Set fields of :class:`NewProfile` by name and keep the rest; ``steering`` takes the place of all there was.
+        """Set fields of :class:`ProfileRecord` by name and keep the rest; ``steering`` takes the place of all it had.
 
         Raises :class:`ProfileAlreadyExists` for a name that is taken, :class:`InvalidParameter` for a value no profile
         can have and for the steering of a cluster, TypeError for a field that is not the caller's to set.
@@ -204,8 +289,8 @@ def _change(session: Session, row: ProfileRow, changes: Mapping[str, object]) ->
     name = values.get("name", row.name)
     if name != row.name and session.scalar(select(ProfileRow.id).where(ProfileRow.name == name)) is not None:
         raise _taken(session, name)
-    for field, value in values.items():
-        setattr(row, field, value)
+    for key, value in values.items():
+        setattr(row, key, value)
     if values:
         row.updated_at = utc_now()
     session.flush()
@@ -244,11 +329,12 @@ def _steering(values: Mapping[int, float]) -> dict[str, float]:
 
 
 def _record(row: ProfileRow) -> ProfileRecord:
-    values = {field.name: getattr(row, field.name) for field in fields(ProfileRecord)}
-    values |= {
-        "steering": {int(index): strength for index, strength in row.steering.items()},
-        "warnings": tuple(row.warnings),
-        "hub_ref": None if row.hub_ref is None else dict(row.hub_ref),
-        "extras": dict(row.extras),
-    }
-    return ProfileRecord(**values)
+    return ProfileRecord(
+        **values_of(row, _NAMES)
+        | {
+            "steering": {int(index): strength for index, strength in row.steering.items()},
+            "warnings": tuple(row.warnings),
+            "hub_ref": None if row.hub_ref is None else dict(row.hub_ref),
+            "extras": dict(row.extras),
+        }
+    )

@@ -13,8 +13,35 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from engine.errors import InvalidParameter
 from engine.library.names import candidate_names
-from engine.library.repositories import LARGEST_ID, is_storable, storable
-from engine.library.tables import Base
+from engine.library.rows import Base
+
+LARGEST_ID = 2**63 - 1
+"""SQLite's largest integer; a larger id from the wire is simply not there."""
+
+
+def may_exist(row_id: int) -> bool:
+    """Whether an id of this size can be in the database at all."""
+    return 0 < row_id <= LARGEST_ID
+
+
+def is_storable(text: str) -> bool:
+    """Whether SQLite can hold ``text``: lone surrogates, as broken JSON escapes give them, have no UTF-8 form."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def storable(text: str) -> str:
+    """``text`` with lone surrogates replaced by U+FFFD."""
+    # Written out as UTF-16 a pair split over two escapes becomes one character again; what is left alone is replaced.
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def values_of(of: object, names: Collection[str]) -> dict[str, Any]:
+    """The attributes of a row or record that are called so."""
+    return {name: getattr(of, name) for name in names}
 
 
 def fresh_id(session: Session, row: type[Base], prefix: str) -> str:

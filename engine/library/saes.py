@@ -1,27 +1,143 @@
-"""The SAEs' rows."""
+"""SAEs on disk."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import fields
+from dataclasses import dataclass, field, fields
+from datetime import datetime
+from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import select, update
-from sqlalchemy.orm import Session
+from sqlalchemy import Boolean, CheckConstraint, Float, Integer, String, Text, select, update
+from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from engine.errors import InvalidParameter, shortened
 from engine.library.errors import SaeAlreadyExists, SaeNotFound
-from engine.library.records import NewSae, SaeRecord, SaeStatus
-from engine.library.repositories import is_storable
-from engine.library.repositories.values import check_verbatim, check_whole, columns, refuse_unknown
+from engine.library.rows import Base, JsonColumn, UtcDateTime, utc_now, word_column
 from engine.library.sessions import Transactions
-from engine.library.tables import SaeRow, utc_now
+from engine.library.values import check_verbatim, check_whole, columns, is_storable, refuse_unknown, values_of
+
+
+class SaeStatus(StrEnum):
+    """Where an SAE stands; ``downloading`` and ``attached`` are never true after a restart."""
+
+    DOWNLOADING = "downloading"
+    CACHED = "cached"
+    ATTACHED = "attached"
+    ERROR = "error"
+
+
+class SaeSource(StrEnum):
+    """Where an SAE came from."""
+
+    LOCAL = "local"
+    HUGGINGFACE = "huggingface"
+    DEMO = "demo"
+
+
+@dataclass(frozen=True)
+class SaeRecord:
+    """One SAE on disk. What its files say is None until they are here; measured figures until they are measured.
+
+    ``format`` and ``architecture`` are the words of the SAE library; ``config`` is its whole description as JSON
+    values. ``width`` is a label (``16k``), ``trained_layer`` counts from 0, shares are 0 to 1. ``average_l0`` is what
+    the path says, ``source_l0`` what the files say, ``measured_l0`` what was measured; ``measured_at`` is None where
+    that came with the SAE. ``copied``: the files in ``local_path`` are ours and go with the row. ``files_sha256``
+    recognises the same files under another path.
+    """
+
+    id: str
+    name: str
+    repository_id: str | None = field(default=None, kw_only=True)
+    revision: str | None = field(default=None, kw_only=True)
+    source: SaeSource
+    format: str | None = None
+    architecture: str | None = None
+    d_in: int | None = None
+    d_sae: int | None = None
+    k: int | None = None
+    trained_on: str | None = None
+    trained_layer: int | None = None
+    hook_name: str | None = None
+    width: str | None = None
+    average_l0: float | None = None
+    source_l0: float | None = None
+    source_variance_explained: float | None = None
+    measured_l0: float | None = None
+    measured_variance_explained: float | None = None
+    measured_at: datetime | None = None
+    dead_share: float | None = None
+    file_size_bytes: int | None = None
+    local_path: str | None = None
+    copied: bool = False
+    files_sha256: str | None = None
+    dtype: str | None = None
+    normalize_activations: str | None = None
+    apply_b_dec_to_input: bool | None = None
+    assumed: tuple[str, ...] = ()
+    config: Mapping[str, Any] = field(default_factory=dict)
+    status: SaeStatus = SaeStatus.CACHED
+    error_message: str | None = None
+    created_at: datetime = field(default_factory=utc_now)
+    updated_at: datetime = field(default_factory=utc_now)
+
+
+class SaeRow(Base):
+    """Columns as in :class:`SaeRecord`."""
+
+    __tablename__ = "saes"
+    __table_args__ = (
+        # The id names a folder and stands in URLs.
+        CheckConstraint("length(id) BETWEEN 1 AND 100 AND id NOT GLOB '*[^-A-Za-z0-9._@]*'", name="id"),
+    )
+
+    id: Mapped[str] = mapped_column(String(100), primary_key=True)
+    name: Mapped[str] = mapped_column(Text)
+    repository_id: Mapped[str | None] = mapped_column(String(255))
+    revision: Mapped[str | None] = mapped_column(String(100))
+    source: Mapped[SaeSource] = mapped_column(word_column(SaeSource, "source"))
+    format: Mapped[str | None] = mapped_column(String(32))
+    architecture: Mapped[str | None] = mapped_column(String(32))
+    d_in: Mapped[int | None] = mapped_column(Integer)
+    d_sae: Mapped[int | None] = mapped_column(Integer)
+    k: Mapped[int | None] = mapped_column(Integer)
+    trained_on: Mapped[str | None] = mapped_column(Text)
+    trained_layer: Mapped[int | None] = mapped_column(Integer)
+    hook_name: Mapped[str | None] = mapped_column(Text)
+    width: Mapped[str | None] = mapped_column(String(32))
+    average_l0: Mapped[float | None] = mapped_column(Float)
+    source_l0: Mapped[float | None] = mapped_column(Float)
+    source_variance_explained: Mapped[float | None] = mapped_column(Float)
+    measured_l0: Mapped[float | None] = mapped_column(Float)
+    measured_variance_explained: Mapped[float | None] = mapped_column(Float)
+    measured_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    dead_share: Mapped[float | None] = mapped_column(Float)
+    file_size_bytes: Mapped[int | None] = mapped_column(Integer)
+    local_path: Mapped[str | None] = mapped_column(Text)
+    copied: Mapped[bool] = mapped_column(Boolean(name="copied", create_constraint=True))
+    # Not unique: two revisions on a hub may hold the same bytes and are two SAEs all the same.
+    files_sha256: Mapped[str | None] = mapped_column(String(64), index=True)
+    dtype: Mapped[str | None] = mapped_column(String(32))
+    normalize_activations: Mapped[str | None] = mapped_column(String(64))
+    apply_b_dec_to_input: Mapped[bool | None] = mapped_column(
+        Boolean(name="apply_b_dec_to_input", create_constraint=True)
+    )
+    assumed: Mapped[list[str]] = mapped_column(JsonColumn)
+    config: Mapped[dict[str, Any]] = mapped_column(JsonColumn)
+    status: Mapped[SaeStatus] = mapped_column(word_column(SaeStatus, "status"))
+    error_message: Mapped[str | None] = mapped_column(Text)
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    updated_at: Mapped[datetime] = mapped_column(UtcDateTime)
+
 
 INTERRUPTED = "The download was interrupted when the program ended."
 
 _ID = re.compile(r"[A-Za-z0-9._@-]{1,100}")
-_CHANGEABLE = {field.name for field in fields(SaeRecord)} - {"id", "created_at", "updated_at"}
+_NAMES = frozenset(each.name for each in fields(SaeRecord))
+_CHANGEABLE = _NAMES - {"id", "created_at", "updated_at"}
+_GIVEN = _NAMES - {"error_message", "created_at", "updated_at"}
+"""What an import or a download knows of an SAE before it has a row."""
 _COUNTS = ("d_in", "d_sae", "k", "trained_layer", "file_size_bytes")
 
 SaeRecords = list[SaeRecord]
@@ -33,7 +149,7 @@ class SaeRepository:
     def __init__(self, sessions: Transactions) -> None:
         self._sessions = sessions
 
-    def add(self, new: NewSae, *, replace_failed: bool = False) -> SaeRecord:
+    def add(self, new: SaeRecord, *, replace_failed: bool = False) -> SaeRecord:
         """Store an SAE. With ``replace_failed`` a row of that id in ``error`` gives way, its labels included.
 
         Raises :class:`SaeAlreadyExists` for an id that is taken, :class:`InvalidParameter` for one that is not allowed.
@@ -42,7 +158,7 @@ class SaeRepository:
         with self._sessions.write() as session:
             return _insert(session, values, replace_failed)
 
-    def add_or_find(self, new: NewSae, *, replace_failed: bool = False) -> tuple[SaeRecord, bool]:
+    def add_or_find(self, new: SaeRecord, *, replace_failed: bool = False) -> tuple[SaeRecord, bool]:
         """As :meth:`add`, unless these very files (``files_sha256``) are in the library and usable: then that row.
 
         Returns the row and whether it is new. Of several imports of the same files at once, one makes the row.
@@ -140,7 +256,7 @@ def require_sae(session: Session, sae_id: str) -> SaeRow:
     return row
 
 
-def _values(new: NewSae) -> dict[str, Any]:
+def _values(new: SaeRecord) -> dict[str, Any]:
     # ``.`` and ``..`` match the pattern, but ids name folders.
     if not _ID.fullmatch(new.id) or new.id in (".", ".."):
         raise InvalidParameter(
@@ -148,7 +264,7 @@ def _values(new: NewSae) -> dict[str, Any]:
             param="sae_id",
             remedy="Use 1 to 100 letters, digits, dots, underscores, @ or hyphens.",
         )
-    return _checked({field.name: getattr(new, field.name) for field in fields(new)})
+    return _checked(values_of(new, _GIVEN))
 
 
 def _checked(values: Mapping[str, object]) -> dict[str, Any]:
@@ -173,7 +289,7 @@ def _insert(session: Session, values: Mapping[str, Any], replace_failed: bool) -
         session.delete(taken)
         session.flush()
     now = utc_now()
-    row = SaeRow(**values, error_message=None, created_at=now, updated_at=now)
+    row = SaeRow(**values, created_at=now, updated_at=now)
     session.add(row)
     session.flush()
     return _record(row)
@@ -181,8 +297,8 @@ def _insert(session: Session, values: Mapping[str, Any], replace_failed: bool) -
 
 def _change(session: Session, sae_id: str, values: Mapping[str, Any]) -> SaeRecord:
     row = require_sae(session, sae_id)
-    for field, value in values.items():
-        setattr(row, field, value)
+    for key, value in values.items():
+        setattr(row, key, value)
     row.updated_at = utc_now()
     session.flush()
     return _record(row)
@@ -198,5 +314,4 @@ def _same_files(session: Session, files_sha256: str) -> SaeRow | None:
 
 
 def _record(row: SaeRow) -> SaeRecord:
-    values = {field.name: getattr(row, field.name) for field in fields(SaeRecord)}
-    return SaeRecord(**{**values, "assumed": tuple(row.assumed), "config": dict(row.config)})
+    return SaeRecord(**values_of(row, _NAMES) | {"assumed": tuple(row.assumed), "config": dict(row.config)})
