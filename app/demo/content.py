@@ -108,7 +108,7 @@ def install_content(engine: Engine, progress: Progress | None = None, *, pack: P
         imported = engine.circuits.import_document((folder / name).read_bytes(), on_conflict="rename", origin="demo")
         there.circuits.append(imported.summary.record.id)
         there.remember(engine.library)
-    engine.saes.save_set(index["attach_set"], layers)
+    engine.attachments.save_set(index["attach_set"], layers)
     there.attach_set = index["attach_set"]
     there.digest = digest
     there.remember(engine.library)

@@ -123,7 +123,7 @@ def register(app: Quart, context: ServerContext) -> None:
         source = asked.source()
         found = await result_of(
             context,
-            lambda: engine.saes.read_text(
+            lambda: engine.reading.read(
                 source, sae_id=asked.sae_id, layer=asked.layer, top_k=asked.top_k, features=asked.features
             ),
         )
@@ -143,7 +143,7 @@ def register(app: Quart, context: ServerContext) -> None:
         asked = await read_json(context, ContrastBody)
         found = await result_of(
             context,
-            lambda: engine.saes.contrast(
+            lambda: engine.contrasts.find(
                 asked.a,
                 asked.b,
                 sae_id=asked.sae_id,
@@ -199,7 +199,7 @@ def _contrast(context: ServerContext, found: Contrast, wanted: ContrastCluster |
     labels = engine.library.labels.of(found.sae_id, indices)
     cluster = None
     if wanted is not None:
-        document = engine.saes.contrast_cluster(
+        document = engine.contrasts.cluster(
             found, wanted.name, side=wanted.side, features=wanted.features, count=wanted.count, total=wanted.total
         )
         stored = engine.clusters.import_document(json.dumps(document).encode()).results[0] if wanted.save else None

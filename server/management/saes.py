@@ -150,7 +150,7 @@ def _library(app: Quart, context: ServerContext) -> None:
         def look() -> SaesAnswer:
             found = engine.saes.list()
             rows = [_row(context, record) for record in found]
-            return {"saes": rows, "total": len(rows), "attachment": engine.saes.attachment_view()}
+            return {"saes": rows, "total": len(rows), "attachment": engine.attachments.first()}
 
         return success(await context.quick(look))
 
@@ -194,14 +194,14 @@ def _library(app: Quart, context: ServerContext) -> None:
         read_query(NoQuery)
         asked = await read_json(context, SaveSetBody)
         items = None if asked.saes is None else [(each.sae_id, each.layer) for each in asked.saes]
-        saved = await context.manage(lambda: engine.saes.save_set(asked.name, items))
+        saved = await context.manage(lambda: engine.attachments.save_set(asked.name, items))
         return success(_saved_set(saved), 201)
 
     @app.delete("/api/saes/attach-sets")
     @describe("Delete a saved set.", query=_SetQuery, data=answers.DeletedSetAnswer, errors=(404,))
     async def remove_attach_set() -> Response:
         name = read_query(_SetQuery).name
-        await context.manage(lambda: engine.saes.delete_set(name))
+        await context.manage(lambda: engine.attachments.delete_set(name))
         return success({"name": name, "deleted": True})
 
 
@@ -223,21 +223,21 @@ def _attachments(app: Quart, context: ServerContext) -> None:
             raise InvalidParameter("Send either 'saes' or the 'name' of a saved set.", param="saes")
         if asked.name is not None:
             name = asked.name
-            return success(await context.manage(lambda: engine.saes.attach_saved_set(name)))
+            return success(await context.manage(lambda: engine.attachments.attach_saved_set(name)))
         items = [(each.sae_id, each.layer) for each in asked.saes or ()]
-        return success(await context.manage(lambda: engine.saes.attach_set(items)))
+        return success(await context.manage(lambda: engine.attachments.attach_set(items)))
 
     @app.get("/api/saes/attachment")
     @describe("The first attachment.", query=NoQuery, data=FirstAttachmentView)
     async def attachment() -> Response:
         read_query(NoQuery)
-        return success(await context.quick(engine.saes.attachment_view))
+        return success(await context.quick(engine.attachments.first))
 
     @app.get("/api/saes/attachments")
     @describe("All attachments.", query=NoQuery, data=AttachmentsView)
     async def attachments() -> Response:
         read_query(NoQuery)
-        return success(await context.quick(engine.saes.attachments_view))
+        return success(await context.quick(engine.attachments.all))
 
     @app.post("/api/saes/monitoring")
     @describe(
@@ -270,13 +270,13 @@ class AddedAnswer(TypedDict):
 
 
 def _steering(app: Quart, context: ServerContext) -> None:
-    saes = context.engine.saes
+    hand = context.engine.hand_steering
 
     @app.get("/api/saes/steering")
     @describe("The hand-set strengths of one attached SAE.", query=Place, data=SteeringView, errors=(400,))
     async def steering() -> Response:
         place = read_query(Place)
-        return success(await context.quick(lambda: saes.steering_view(place.sae_id, place.layer)))
+        return success(await context.quick(lambda: hand.view(place.sae_id, place.layer)))
 
     @app.get("/api/saes/steering/added")
     @describe("How long the vectors are that steer now, layer by layer.", query=NoQuery, data=AddedAnswer)
@@ -284,7 +284,7 @@ def _steering(app: Quart, context: ServerContext) -> None:
         read_query(NoQuery)
 
         def look() -> dict[str, Any]:
-            found = saes.pushes(context.engine.desk.live_plan.sets)
+            found = hand.pushes(context.engine.desk.live_plan.sets)
             return {
                 "layers": [
                     {
@@ -306,7 +306,7 @@ def _steering(app: Quart, context: ServerContext) -> None:
         asked = await read_json(context, StrengthBody)
         return success(
             await context.manage(
-                lambda: saes.set_steering(asked.feature_idx, asked.value, sae_id=asked.sae_id, layer=asked.layer)
+                lambda: hand.set_value(asked.feature_idx, asked.value, sae_id=asked.sae_id, layer=asked.layer)
             )
         )
 
@@ -316,17 +316,13 @@ def _steering(app: Quart, context: ServerContext) -> None:
         read_query(NoQuery)
         asked = await read_json(context, StrengthsBody)
         return success(
-            await context.manage(
-                lambda: saes.set_steering_batch(asked.steering, sae_id=asked.sae_id, layer=asked.layer)
-            )
+            await context.manage(lambda: hand.set_values(asked.steering, sae_id=asked.sae_id, layer=asked.layer))
         )
 
     async def switch(enabled: bool) -> Response:
         read_query(NoQuery)
         place = await read_json(context, BodyPlace, optional=True)
-        return success(
-            await context.manage(lambda: saes.enable_steering(enabled, sae_id=place.sae_id, layer=place.layer))
-        )
+        return success(await context.manage(lambda: hand.set_enabled(enabled, sae_id=place.sae_id, layer=place.layer)))
 
     @app.post("/api/saes/steering/enable")
     @describe(
@@ -356,15 +352,13 @@ def _steering(app: Quart, context: ServerContext) -> None:
     @describe("Take one feature's strength away.", query=Place, data=SteeringView, errors=(400, 409))
     async def remove_steering(index: str) -> Response:
         place, feature = read_query(Place), _feature(index)
-        return success(
-            await context.manage(lambda: saes.remove_steering(feature, sae_id=place.sae_id, layer=place.layer))
-        )
+        return success(await context.manage(lambda: hand.remove_value(feature, sae_id=place.sae_id, layer=place.layer)))
 
     @app.delete("/api/saes/steering")
     @describe("Take all strengths away.", query=Place, data=SteeringView, errors=(400, 409))
     async def clear_steering() -> Response:
         place = read_query(Place)
-        return success(await context.manage(lambda: saes.clear_steering(sae_id=place.sae_id, layer=place.layer)))
+        return success(await context.manage(lambda: hand.clear(sae_id=place.sae_id, layer=place.layer)))
 
 
 def _one(app: Quart, context: ServerContext) -> None:
@@ -386,7 +380,7 @@ def _one(app: Quart, context: ServerContext) -> None:
     @describe("Whether an SAE fits the loaded model.", query=_Layer, data=Compatibility, errors=(400, 404))
     async def compatibility(sae_id: str) -> Response:
         layer = read_query(_Layer).layer
-        return success(await context.manage(lambda: engine.saes.compatibility(sae_id, layer)))
+        return success(await context.manage(lambda: engine.attachments.compatibility(sae_id, layer)))
 
     @app.post("/api/saes/<sae_id>/attach")
     @describe(
@@ -400,21 +394,21 @@ def _one(app: Quart, context: ServerContext) -> None:
     async def attach(sae_id: str) -> Response:
         read_query(NoQuery)
         layer = (await read_json(context, AttachBody, optional=True)).layer
-        return success(await context.manage(lambda: engine.saes.attach(sae_id, layer)))
+        return success(await context.manage(lambda: engine.attachments.attach(sae_id, layer)))
 
     @app.post("/api/saes/<sae_id>/detach")
     @describe("Detach an SAE from every layer.", query=NoQuery, data=DetachResult, errors=(400, 404))
     async def detach(sae_id: str) -> Response:
         read_query(NoQuery)
         await read_nothing(context)
-        return success(await context.manage(lambda: engine.saes.detach(sae_id)))
+        return success(await context.manage(lambda: engine.attachments.detach(sae_id)))
 
     @app.post("/api/saes/<sae_id>/measure")
     @describe("Measure an SAE on the loaded model.", query=NoQuery, data=SaeRow, errors=(400, 404, 409))
     async def measure(sae_id: str) -> Response:
         read_query(NoQuery)
         await read_nothing(context)
-        return success(_row(context, await context.manage(lambda: engine.saes.measure(sae_id))))
+        return success(_row(context, await context.manage(lambda: engine.measurer.measure(sae_id))))
 
     @app.get("/api/saes/<sae_id>/labels")
     @describe(

@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 from datetime import UTC, datetime
 
-from engine.models.backends.llamacpp.availability import can_run
 from PySide6.QtCore import QObject, Signal
 
 from engine.engine import Engine
 from engine.errors import LoadCancelled, ModelBusy
 from engine.library.records import ModelRecord, ModelSource
+from engine.models.backends.llamacpp.availability import can_run
 from ui.bridge import Bridge, Inbox
 from ui.context.services import AppServices, DemoFacts
 
@@ -116,4 +116,4 @@ def make_ready(engine: Engine, facts: DemoFacts | None) -> None:
         return
     if facts is None or engine.desk.state.attachments or engine.library.attach_sets.get(facts.attach_set) is None:
         return
-    engine.saes.attach_saved_set(facts.attach_set)
+    engine.attachments.attach_saved_set(facts.attach_set)

@@ -27,7 +27,7 @@ MB = 1 << 20
 
 
 @dataclass(frozen=True)
-class Rooms:
+class SaeContext:
     """Where state lives; actions keep none of their own."""
 
     settings: EngineSettings
