@@ -21,7 +21,15 @@ from engine.actions.models.loading import ModelLoader
 from engine.actions.models.model_files import FOLDER as MODELS_FOLDER
 from engine.actions.models.model_files import ModelFolder
 from engine.actions.saes.actions import SaeActions
+from engine.actions.saes.attachments import Attachments
+from engine.actions.saes.context import SaeContext
+from engine.actions.saes.contrast import Contraster
 from engine.actions.saes.files import FOLDER as SAES_FOLDER
+from engine.actions.saes.files import SaeFolder
+from engine.actions.saes.measuring import Measurer
+from engine.actions.saes.reading import TextReader
+from engine.actions.saes.steering import HandSteering
+from engine.actions.saes.views import Viewer
 from engine.actions.standing import Standing
 from engine.actions.steering.circuits import CircuitActions, end_what_lost_its_place
 from engine.actions.steering.clusters import ClusterActions
@@ -54,7 +62,13 @@ class Engine:
         models: Everything that is done with models: downloads, imports, loads, removals.
         sae_downloads: Fetches SAEs from the hub.
         hub: Searches the hub, and fetches models with SAEs that belong to them.
-        saes: Imports, attaches and hand-steers SAEs.
+        saes: The library's SAEs: imports, labels, deletes.
+        measurer: Measures how well an SAE fits the resident model.
+        attachments: What is attached to it.
+        hand_steering: Strengths that a person sets.
+        steering_lock: Who holds it alone changes what steers.
+        reading: Reads a text with an SAE.
+        contrasts: Finds the features in which two sets of texts differ.
         profiles, clusters, circuits: Manage what steers under a name.
         standing: Keeps what was attached to each model, and puts it back.
         sweeps: Runs the same prompts at several intensities.
@@ -90,21 +104,18 @@ class Engine:
             self._release_steering,
             self._measure_saes,
         )
-        lock = SteeringLock()
-        self.saes = SaeActions(
-            settings,
-            library,
-            self.desk,
-            self.monitor,
-            self.shelf,
-            self._scheduler,
-            self._thread,
-            self.events,
-            lock,
-            on_detached=self._sae_detached,
-            passes_steered=self._passes_steered,
-            before_delete=self._forget_download,
+        self.steering_lock = lock = SteeringLock()
+        context = SaeContext(
+            settings, library, self.desk, self.monitor, self.shelf, self._scheduler, self._thread, self.events, lock
         )
+        viewer = Viewer(context, self._passes_steered)
+        self.measurer = Measurer(context)
+        sae_folder = SaeFolder(library.path.parent / SAES_FOLDER, library.state)
+        self.saes = SaeActions(context, self.measurer, sae_folder, before_delete=self._forget_download)
+        self.attachments = Attachments(context, viewer, self._sae_detached)
+        self.hand_steering = HandSteering(context, viewer)
+        self.reading = TextReader(context)
+        self.contrasts = Contraster(context, self.reading)
         self._workers = Workers(settings.MAX_DOWNLOAD_WORKERS)
         hub = HubClient(self.breakers[HUB], lambda: settings.HF_HUB_OFFLINE)
         folder = ModelFolder(library.path.parent / MODELS_FOLDER, library.state)
@@ -117,8 +128,17 @@ class Engine:
         self.profiles = ProfileActions(settings, library, self.desk, self.events, lock)
         self.clusters = ClusterActions(settings, library, self.desk, self.events, lock, self.profiles)
         self.circuits = CircuitActions(settings, library, self.desk, self.events, lock)
-        self.standing = Standing(library, self.desk, self.shelf, self.events, self.saes, self.profiles, self.circuits)
-        self.sweeps = SweepActions(self.saes.rooms, self.generation)
+        self.standing = Standing(
+            library,
+            self.desk,
+            self.shelf,
+            self.events,
+            self.attachments,
+            self.hand_steering,
+            self.profiles,
+            self.circuits,
+        )
+        self.sweeps = SweepActions(context, self.generation)
         self.experiments = ExperimentActions(library, self.events)
         self._running = False
 
@@ -147,12 +167,12 @@ class Engine:
         """The model has left memory: nothing is attached or active any more."""
         self.circuits.release_all()
         self.profiles.release_all()
-        self.saes.release_all()
+        self.attachments.release_all()
 
     def _measure_saes(self) -> None:
         """SAEs imported while no fitting model was there get their figures now."""
         try:
-            self.saes.measure_pending()
+            self.measurer.measure_pending()
         except CancelledError:
             log.info("SAEs were not measured after the load: the program is closing")
 

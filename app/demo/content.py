@@ -95,7 +95,7 @@ def install_content(engine: Engine, progress: Progress | None = None, *, pack: P
             there.remember(engine.library)
         if (figures := measured.get(str(each["layer"]))) is not None:
             # So that the first feature's strength and the end of its dial are in proportion before anything is read.
-            engine.saes.take_figures(
+            engine.measurer.take_figures(
                 record.id,
                 figures,
                 model_name=index["model"],
@@ -119,7 +119,7 @@ def install_content(engine: Engine, progress: Progress | None = None, *, pack: P
         imported = engine.circuits.import_document((folder / name).read_bytes(), on_conflict="rename", origin="demo")
         there.circuits.append(imported.id)
         there.remember(engine.library)
-    engine.saes.save_set(index["attach_set"], layers)
+    engine.attachments.save_set(index["attach_set"], layers)
     there.attach_set = index["attach_set"]
     there.digest = digest
     there.remember(engine.library)

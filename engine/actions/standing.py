@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from engine.actions.saes.actions import SaeActions
+from engine.actions.saes.attachments import Attachments
+from engine.actions.saes.steering import HandSteering
 from engine.actions.steering.circuits import CircuitActions
 from engine.actions.steering.profiles import ProfileActions
 from engine.counting import plural
@@ -118,14 +119,16 @@ class Standing:
         desk: SteeringDesk,
         shelf: ModelShelf,
         events: EventBus,
-        saes: SaeActions,
+        attachments: Attachments,
+        hand: HandSteering,
         profiles: ProfileActions,
         circuits: CircuitActions,
     ) -> None:
         self._library = library
         self._desk = desk
         self._shelf = shelf
-        self._saes = saes
+        self._attachments = attachments
+        self._hand = hand
         self._profiles = profiles
         self._circuits = circuits
         self._condition = threading.Condition()
@@ -160,7 +163,7 @@ class Standing:
         before = len(problems)
         steps = self._steps(wanted, attached)
         if steps:
-            self._saes.steering.alone(lambda: self._set(steps, problems))
+            self._hand.alone(lambda: self._set(steps, problems))
         steering = bool(steps) and len(problems) - before < len(steps)
         for problem in problems:
             log.warning("%s", problem)
@@ -178,19 +181,19 @@ class Standing:
 
     def _attach(self, places: Sequence[AttachmentKey], problems: list[str]) -> tuple[AttachmentKey, ...]:
         try:
-            self._saes.attach_set(places)
+            self._attachments.attach_set(places)
         except MillmError:
             # One that is gone does not keep the others away.
             for place in places:
                 try:
-                    self._saes.attach_set([place])
+                    self._attachments.attach_set([place])
                 except MillmError as error:
                     problems.append(f"The SAE {place[0]!r} could not be attached again: {error.one_line()}")
         there = {(each.sae_id, each.layer) for each in self._desk.state.attachments}
         return tuple(place for place in places if place in there)
 
     def _steps(self, wanted: KeptState, attached: Sequence[AttachmentKey]) -> list[Callable[[], object]]:
-        saes, profiles, circuits = self._saes, self._profiles, self._circuits
+        hand, profiles, circuits = self._hand, self._profiles, self._circuits
         steps: list[Callable[[], object]] = []
         if wanted.profile is not None:
             steps.append(partial(profiles.activate, wanted.profile))
@@ -199,7 +202,7 @@ class Standing:
             steps.append(partial(circuits.activate, circuit_id, acknowledge_unvalidated=True, intensity=intensity))
         for (sae_id, layer), values in wanted.values:
             if (sae_id, layer) in attached:
-                steps.append(partial(saes.set_steering_batch, values, sae_id=sae_id, layer=layer))
+                steps.append(partial(hand.set_values, values, sae_id=sae_id, layer=layer))
         return steps
 
     def _set(self, steps: Sequence[Callable[[], object]], problems: list[str]) -> None:

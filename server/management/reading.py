@@ -126,12 +126,12 @@ def register(app: Quart, context: ServerContext) -> None:
         source = asked.source()
         found = await result_of(
             context,
-            lambda: engine.saes.read_text(
+            lambda: engine.reading.read(
                 source, sae_id=asked.sae_id, layer=asked.layer, top_k=asked.top_k, features=asked.features
             ),
         )
         # Many values make megabytes of JSON: not on the loop.
-        return await context.quick(lambda: success(engine.saes.labelled_reading(found)))
+        return await context.quick(lambda: success(engine.reading.labelled(found)))
 
     @app.post("/api/saes/contrast")
     @describe(
@@ -146,7 +146,7 @@ def register(app: Quart, context: ServerContext) -> None:
         asked = await read_json(context, ContrastBody)
         found = await result_of(
             context,
-            lambda: engine.saes.contrast(
+            lambda: engine.contrasts.find(
                 asked.a,
                 asked.b,
                 sae_id=asked.sae_id,
@@ -175,7 +175,7 @@ def _contrast(context: ServerContext, found: Contrast, wanted: ContrastCluster |
     engine = context.engine
     cluster = None
     if wanted is not None:
-        document = engine.saes.contrast_cluster(
+        document = engine.contrasts.cluster(
             found, wanted.name, side=wanted.side, features=wanted.features, count=wanted.count, total=wanted.total
         )
         stored = engine.clusters.import_document(json.dumps(document).encode()).results[0] if wanted.save else None

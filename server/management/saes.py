@@ -188,7 +188,7 @@ def _library(app: Quart, context: ServerContext) -> None:
 
         def look() -> SaeList:
             rows = tuple(_row(context, record) for record in engine.saes.list())
-            return SaeList(rows, len(rows), engine.saes.attachment_view())
+            return SaeList(rows, len(rows), engine.attachments.first())
 
         return success(await context.quick(look))
 
@@ -232,14 +232,14 @@ def _library(app: Quart, context: ServerContext) -> None:
         read_query(NoQuery)
         asked = await read_json(context, SaveSetBody)
         items = None if asked.saes is None else [(each.sae_id, each.layer) for each in asked.saes]
-        saved = await context.manage(lambda: engine.saes.save_set(asked.name, items))
+        saved = await context.manage(lambda: engine.attachments.save_set(asked.name, items))
         return success(_saved_set(saved), 201)
 
     @app.delete("/api/saes/attach-sets")
     @describe("Delete a saved set.", query=_SetQuery, data=DeletedSet, errors=(404,))
     async def remove_attach_set() -> Response:
         name = read_query(_SetQuery).name
-        await context.manage(lambda: engine.saes.delete_set(name))
+        await context.manage(lambda: engine.attachments.delete_set(name))
         return success(DeletedSet(name))
 
 
@@ -261,21 +261,21 @@ def _attachments(app: Quart, context: ServerContext) -> None:
             raise InvalidParameter("Send either 'saes' or the 'name' of a saved set.", param="saes")
         if asked.name is not None:
             name = asked.name
-            return success(await context.manage(lambda: engine.saes.attach_saved_set(name)))
+            return success(await context.manage(lambda: engine.attachments.attach_saved_set(name)))
         items = [(each.sae_id, each.layer) for each in asked.saes or ()]
-        return success(await context.manage(lambda: engine.saes.attach_set(items)))
+        return success(await context.manage(lambda: engine.attachments.attach_set(items)))
 
     @app.get("/api/saes/attachment")
     @describe("The first attachment.", query=NoQuery, data=FirstAttachmentView)
     async def attachment() -> Response:
         read_query(NoQuery)
-        return success(await context.quick(engine.saes.attachment_view))
+        return success(await context.quick(engine.attachments.first))
 
     @app.get("/api/saes/attachments")
     @describe("All attachments.", query=NoQuery, data=AttachmentsView)
     async def attachments() -> Response:
         read_query(NoQuery)
-        return success(await context.quick(engine.saes.attachments_view))
+        return success(await context.quick(engine.attachments.all))
 
     @app.post("/api/saes/monitoring")
     @describe(
@@ -310,20 +310,20 @@ class AddedNow:
 
 
 def _steering(app: Quart, context: ServerContext) -> None:
-    saes = context.engine.saes
+    hand = context.engine.hand_steering
 
     @app.get("/api/saes/steering")
     @describe("The hand-set strengths of one attached SAE.", query=Place, data=SteeringView, errors=(400,))
     async def steering() -> Response:
         place = read_query(Place)
-        return success(await context.quick(lambda: saes.steering_view(place.sae_id, place.layer)))
+        return success(await context.quick(lambda: hand.view(place.sae_id, place.layer)))
 
     @app.get("/api/saes/steering/added")
     @describe("How long the vectors are that steer now, layer by layer.", query=NoQuery, data=AddedNow)
     async def added() -> Response:
         read_query(NoQuery)
 
-        pushes = await context.quick(lambda: saes.pushes(context.engine.desk.live_plan.sets))
+        pushes = await context.quick(lambda: hand.pushes(context.engine.desk.live_plan.sets))
         return success(AddedNow(tuple(made_of(AddedLayer, each) for each in pushes)))
 
     @app.post("/api/saes/steering")
@@ -333,7 +333,7 @@ def _steering(app: Quart, context: ServerContext) -> None:
         asked = await read_json(context, StrengthBody)
         return success(
             await context.manage(
-                lambda: saes.set_steering(asked.feature_idx, asked.value, sae_id=asked.sae_id, layer=asked.layer)
+                lambda: hand.set_value(asked.feature_idx, asked.value, sae_id=asked.sae_id, layer=asked.layer)
             )
         )
 
@@ -343,17 +343,13 @@ def _steering(app: Quart, context: ServerContext) -> None:
         read_query(NoQuery)
         asked = await read_json(context, StrengthsBody)
         return success(
-            await context.manage(
-                lambda: saes.set_steering_batch(asked.steering, sae_id=asked.sae_id, layer=asked.layer)
-            )
+            await context.manage(lambda: hand.set_values(asked.steering, sae_id=asked.sae_id, layer=asked.layer))
         )
 
     async def switch(enabled: bool) -> Response:
         read_query(NoQuery)
         place = await read_json(context, BodyPlace, optional=True)
-        return success(
-            await context.manage(lambda: saes.enable_steering(enabled, sae_id=place.sae_id, layer=place.layer))
-        )
+        return success(await context.manage(lambda: hand.set_enabled(enabled, sae_id=place.sae_id, layer=place.layer)))
 
     @app.post("/api/saes/steering/enable")
     @describe(
@@ -383,15 +379,13 @@ def _steering(app: Quart, context: ServerContext) -> None:
     @describe("Take one feature's strength away.", query=Place, data=SteeringView, errors=(400, 409))
     async def remove_steering(index: str) -> Response:
         place, feature = read_query(Place), _feature(index)
-        return success(
-            await context.manage(lambda: saes.remove_steering(feature, sae_id=place.sae_id, layer=place.layer))
-        )
+        return success(await context.manage(lambda: hand.remove_value(feature, sae_id=place.sae_id, layer=place.layer)))
 
     @app.delete("/api/saes/steering")
     @describe("Take all strengths away.", query=Place, data=SteeringView, errors=(400, 409))
     async def clear_steering() -> Response:
         place = read_query(Place)
-        return success(await context.manage(lambda: saes.clear_steering(sae_id=place.sae_id, layer=place.layer)))
+        return success(await context.manage(lambda: hand.clear(sae_id=place.sae_id, layer=place.layer)))
 
 
 def _one(app: Quart, context: ServerContext) -> None:
@@ -413,7 +407,7 @@ def _one(app: Quart, context: ServerContext) -> None:
     @describe("Whether an SAE fits the loaded model.", query=_Layer, data=Compatibility, errors=(400, 404))
     async def compatibility(sae_id: str) -> Response:
         layer = read_query(_Layer).layer
-        return success(await context.manage(lambda: engine.saes.compatibility(sae_id, layer)))
+        return success(await context.manage(lambda: engine.attachments.compatibility(sae_id, layer)))
 
     @app.post("/api/saes/<sae_id>/attach")
     @describe(
@@ -427,21 +421,21 @@ def _one(app: Quart, context: ServerContext) -> None:
     async def attach(sae_id: str) -> Response:
         read_query(NoQuery)
         layer = (await read_json(context, AttachBody, optional=True)).layer
-        return success(await context.manage(lambda: engine.saes.attach(sae_id, layer)))
+        return success(await context.manage(lambda: engine.attachments.attach(sae_id, layer)))
 
     @app.post("/api/saes/<sae_id>/detach")
     @describe("Detach an SAE from every layer.", query=NoQuery, data=DetachResult, errors=(400, 404))
     async def detach(sae_id: str) -> Response:
         read_query(NoQuery)
         await read_nothing(context)
-        return success(await context.manage(lambda: engine.saes.detach(sae_id)))
+        return success(await context.manage(lambda: engine.attachments.detach(sae_id)))
 
     @app.post("/api/saes/<sae_id>/measure")
     @describe("Measure an SAE on the loaded model.", query=NoQuery, data=SaeRow, errors=(400, 404, 409))
     async def measure(sae_id: str) -> Response:
         read_query(NoQuery)
         await read_nothing(context)
-        return success(_row(context, await context.manage(lambda: engine.saes.measure(sae_id))))
+        return success(_row(context, await context.manage(lambda: engine.measurer.measure(sae_id))))
 
     @app.get("/api/saes/<sae_id>/labels")
     @describe("Labels of an SAE's features that contain a text.", query=_Labels, data=FoundLabels, errors=(404,))

@@ -242,8 +242,8 @@ def test_what_was_attached_is_attached_again(data: Path, tmp_path: Path, restore
         engine.start()
         engine.loader.load(1).result(120)
         engine.saes.import_local(make_sae(tmp_path / "made", layer=1), sae_id="made-sae")
-        engine.saes.attach("made-sae", 1)
-        engine.saes.set_steering(3, 2.0)
+        engine.attachments.attach("made-sae", 1)
+        engine.hand_steering.set_value(3, 2.0)
         assert engine.stop(30)
     with started(*serve("--data-dir", str(data)), RESTORE_LAST=str(restore).lower()) as running:
         _, address = ready(running)

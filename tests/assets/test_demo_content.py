@@ -122,7 +122,7 @@ def test_an_older_pack_is_upgraded_and_a_persons_own_stays(engine: Engine, tmp_p
     assert install_content(engine, pack=_older_pack(tmp_path))
     assert "Demo: the body" in _rows(engine)["profiles"]
     mine = engine.profiles.create(name="mine", sae_id=ids[1], layer=15, steering={1: 2.0})
-    engine.saes.save_set("my set", [(ids[2], 20)])
+    engine.attachments.save_set("my set", [(ids[2], 20)])
     hashes = {each.id: each.files_sha256 for each in engine.saes.list()}
     found = content_of(engine.library.path)
     assert (found.standing, found.version, found.here) == (PackStanding.OLDER, "2", "6")
@@ -155,13 +155,13 @@ def test_a_pack_that_is_attached_is_not_replaced_and_nothing_changes(make_engine
     there = engine.library.state.get(STATE_KEY)
     assert isinstance(there, dict)
     engine.library.state.set(STATE_KEY, there | {"saes": [*there["saes"], "made"]})
-    engine.saes.attach("made", 1)
+    engine.attachments.attach("made", 1)
     before = _rows(engine)
     for action in (install_content, remove_content):
         with pytest.raises(SaeAlreadyAttached, match=r"attached \(layer 1\), so they cannot be replaced or removed"):
             action(engine)
         assert _rows(engine) == before
-    engine.saes.detach("made")
+    engine.attachments.detach("made")
     assert install_content(engine)
     assert content_of(engine.library.path).standing is PackStanding.CURRENT
 

@@ -42,7 +42,7 @@ class Stage:
         else:
             make_sae(folder, layer=layer, d_sae=d_sae, seed=layer)
         self.engine.saes.import_local(folder, sae_id=sae_id)
-        self.engine.saes.attach(sae_id)
+        self.engine.attachments.attach(sae_id)
 
     def profile(
         self,
@@ -99,7 +99,7 @@ class Stage:
         for profile in self.engine.library.profiles.list():
             self.engine.profiles.delete(profile.id)
         for attachment in self.engine.desk.state.attachments:
-            self.engine.saes.detach(attachment.sae_id)
+            self.engine.attachments.detach(attachment.sae_id)
         for sae in self.engine.saes.list():
             self.engine.saes.delete(sae.id)
 

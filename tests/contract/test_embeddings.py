@@ -168,7 +168,7 @@ def test_never_steered_by_any_of_several(stage: Stage) -> None:
     plain = stage.text()
     for layer in (0, 1, 3):
         stage.attach(f"sae-{layer}", layer)
-        stage.engine.saes.set_steering(3, 40.0, sae_id=f"sae-{layer}")
+        stage.engine.hand_steering.set_value(3, 40.0, sae_id=f"sae-{layer}")
     assert [layer for layer in (0, 1, 2, 3) if layer in stage.engine.desk.live_plan.deltas] == [0, 1, 3]
     assert stage.text() != plain
     assert vectors(stage.live) == before

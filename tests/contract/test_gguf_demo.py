@@ -89,7 +89,7 @@ def test_four_clients_get_their_own_answers(ask: Callable[..., str]) -> None:
 def test_the_demo_dial_brings_its_topic(demo: Live, ask: Callable[..., str]) -> None:
     engine = demo.engine
     for sae in engine.saes.list():
-        engine.saes.attach(sae.id)
+        engine.attachments.attach(sae.id)
     try:
         sea = next(topic for topic in TOPICS if topic.name == "sea")
         profile = next(each for each in engine.library.profiles.list() if "sea" in each.name.lower())
@@ -108,4 +108,4 @@ def test_the_demo_dial_brings_its_topic(demo: Live, ask: Callable[..., str]) -> 
         assert len(set(alone)) == 3
     finally:
         for sae_id in {each.sae_id for each in engine.desk.state.attachments}:
-            engine.saes.detach(sae_id)
+            engine.attachments.detach(sae_id)

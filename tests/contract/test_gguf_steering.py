@@ -147,7 +147,7 @@ def test_an_sae_that_does_not_fit_is_refused(gguf_stage: Stage) -> None:
     folder = make_sae(gguf_stage.folder / "deep", layer=9)
     gguf_stage.engine.saes.import_local(folder, sae_id="deep")
     with pytest.raises(SaeIncompatible):
-        gguf_stage.engine.saes.attach("deep")
+        gguf_stage.engine.attachments.attach("deep")
     assert gguf_stage.engine.desk.state.attachments == ()
 
 

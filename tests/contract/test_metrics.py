@@ -155,8 +155,8 @@ def test_the_model_and_its_loads(
 def test_steering_is_counted(stage: Any) -> None:
     before = Figures(stage.live)
     stage.attach("sae-1", 1)
-    stage.engine.saes.set_steering(3, 20.0)
-    stage.engine.saes.set_steering(5, 20.0)
+    stage.engine.hand_steering.set_value(3, 20.0)
+    stage.engine.hand_steering.set_value(5, 20.0)
     after = Figures(stage.live)
     assert after.get("millm_saes_attached") == 1
     assert after.get("millm_steered_features") == 2

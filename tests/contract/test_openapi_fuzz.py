@@ -88,7 +88,7 @@ class Fuzzed:
         for name, folder in self.saes.items():
             if name not in known:
                 engine.saes.import_local(folder, sae_id=name)
-        engine.saes.attach_set([("a", 1)])
+        engine.attachments.attach_set([("a", 1)])
         profiles = {each.record.name: each.record.id for each in engine.profiles.list().profiles}
         if "calm" not in profiles:
             profiles["calm"] = engine.profiles.create("calm", steering={3: 2.0}, sae_id="a", layer=1).record.id

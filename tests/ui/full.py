@@ -39,8 +39,8 @@ def fill(engine: Engine, folder: Path, name: str) -> None:
             sae_id, [FeatureLabel(index, name, density=0.01, top_tokens=(name,), source=name) for index in range(8)]
         )
     attach_both(engine)
-    engine.saes.save_set(name)
-    engine.saes.set_steering_batch({3: 4.0, 5: -2.0}, sae_id=ONE[0], layer=ONE[1])
+    engine.attachments.save_set(name)
+    engine.hand_steering.set_values({3: 4.0, 5: -2.0}, sae_id=ONE[0], layer=ONE[1])
     engine.profiles.create(name, description=name, sae_id=ONE[0], layer=ONE[1], steering={3: 4.0})
     members = [member(1, 4.0, label=name), member(2, 6.0, sign=-1, label=name)]
     engine.clusters.import_document(raw(cluster(name, narrative=name, display_token=name, members=members)))

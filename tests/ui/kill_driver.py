@@ -36,8 +36,8 @@ def main() -> None:
     model = import_local_model(library, engine.events, Path(sys.argv[2]))
     engine.loader.load(model.id).result(120)
     engine.saes.import_local(make_sae(folder / "made", layer=1), sae_id="made")
-    engine.saes.attach("made")
-    engine.saes.set_steering(3, 4.0)
+    engine.attachments.attach("made")
+    engine.hand_steering.set_value(3, 4.0)
     stage = open_stage(engine, folder)
     stage.window.show_page(CHAT)
     session = stage.window.chat.session

@@ -31,7 +31,7 @@ def add_saes(engine: Engine, folder: Path) -> None:
 
 
 def attach_both(engine: Engine) -> None:
-    engine.saes.attach_set([ONE, TWO])
+    engine.attachments.attach_set([ONE, TWO])
 
 
 def open_page(make_stage: StageMaker, engine: Engine, key: str, qtbot: QtBot) -> tuple[Stage, QWidget]:

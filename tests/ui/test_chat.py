@@ -85,8 +85,8 @@ def test_stopping_keeps_what_was_written_and_frees_the_lane(qtbot: QtBot, stage:
 def test_the_stop_button_stops_and_the_answer_says_what_steered_it(qtbot: QtBot, stage: Stage, tmp_path: Path) -> None:
     saes = stage.engine.saes
     saes.import_local(make_sae(tmp_path / "made", layer=1), sae_id="made")
-    saes.attach("made")
-    saes.set_steering_batch({3: 4.0, 5: -2.0})
+    stage.engine.attachments.attach("made")
+    stage.engine.hand_steering.set_values({3: 4.0, 5: -2.0})
     chat = chat_of(stage, qtbot, tokens=0)
     send(chat, qtbot, "never stop")
     until(qtbot, lambda: chat.session.messages[-1].content)

@@ -82,7 +82,7 @@ def test_persistence_is_said_wherever_the_evidence_is(page: CircuitsPage, engine
 def test_files_are_dropped_and_their_verdicts_said(
     page: CircuitsPage, engine: Engine, qtbot: QtBot, tmp_path: Path
 ) -> None:
-    engine.saes.attach("sae-one")
+    engine.attachments.attach("sae-one")
     assert drop(page, paths=(write(tmp_path, "hedge.circuit.json", circuit()),))
     until(qtbot, lambda: page.view is not None and page.report.isVisible())
     assert page.report.outcomes[0].words == (
@@ -199,7 +199,7 @@ def test_of_a_turn_that_another_followed_nothing_is_said(page: CircuitsPage, qtb
 
 
 def test_a_slice_serves_and_the_dial_is_its_clusters(page: CircuitsPage, engine: Engine, qtbot: QtBot) -> None:
-    engine.saes.attach("sae-two")
+    engine.attachments.attach("sae-two")
     key = imported(page, engine, qtbot, circuit())
     page.card.switch_button.click()
     until(qtbot, lambda: page.card.marks() == ["serving a slice", "SAE set incomplete"])
@@ -326,10 +326,10 @@ def test_what_the_api_does_appears_without_a_click(page: CircuitsPage, engine: E
     until(qtbot, lambda: page.card.marks() == ["serving"])
     engine.circuits.set_intensity(1.25)
     until(qtbot, lambda: page.card.dial.value() == 1.25)
-    engine.saes.enable_steering(False, sae_id=ONE[0], layer=ONE[1])
-    engine.saes.enable_steering(False, sae_id=TWO[0], layer=TWO[1])
+    engine.hand_steering.set_enabled(False, sae_id=ONE[0], layer=ONE[1])
+    engine.hand_steering.set_enabled(False, sae_id=TWO[0], layer=TWO[1])
     until(qtbot, lambda: page.card.marks() == ["active, adds nothing"])
-    engine.saes.detach("sae-two")
+    engine.attachments.detach("sae-two")
     until(qtbot, lambda: page.card.marks() == ["SAE set incomplete"] and not page.claims.widgets())
     engine.circuits.delete(key)
     until(qtbot, lambda: page.stack.currentIndex() == 0)

@@ -166,7 +166,7 @@ def test_a_refusal_is_said_in_words(page: ClustersPage, qtbot: QtBot) -> None:
 
 def test_remarks_and_facts_are_shown(page: ClustersPage, engine: Engine, qtbot: QtBot) -> None:
     engine.saes.import_labels("sae-one", [FeatureLabel(2, "inland")])
-    engine.saes.attach("sae-one")
+    engine.attachments.attach("sae-one")
     imported(page, qtbot, cluster(members=[member(1, 150.0, label="ships"), member(2, 6.0, sign=-1)]))
     until(qtbot, lambda: page.card.remarks.words())
     assert page.card.remarks.words() == ("At intensity 1.75 these strengths are clamped to ±200: #1 (150).",)
@@ -205,7 +205,7 @@ def test_it_is_exported_as_it_came(page: ClustersPage, qtbot: QtBot, tmp_path: P
 
 
 def test_deleting_can_be_taken_back(page: ClustersPage, engine: Engine, qtbot: QtBot) -> None:
-    engine.saes.attach("sae-one")
+    engine.attachments.attach("sae-one")
     key = imported(page, qtbot)
     engine.clusters.set_intensity(key, 1.25)
     engine.clusters.activate(key)
@@ -224,13 +224,13 @@ def test_what_the_api_does_appears_without_a_click(page: ClustersPage, engine: E
     first = engine.clusters.import_document(raw(cluster())).results[0].profile_id
     assert first is not None
     until(qtbot, lambda: [item.title for item in page.list.items()] == ["Harbour"])
-    engine.saes.attach("sae-one")
+    engine.attachments.attach("sae-one")
     until(qtbot, lambda: page.card.binding.text() == "Runs on sae-one @ layer 1.")
     engine.clusters.activate(first)
     until(qtbot, lambda: page.list.items()[0].marks == (("active", "good"),))
     engine.clusters.set_active_intensity(1.0)
     until(qtbot, lambda: page.card.dial.value() == 1.0)
-    engine.saes.detach("sae-one")
+    engine.attachments.detach("sae-one")
     until(qtbot, lambda: page.list.items()[0].marks == (("unbound", "warn"),))
     engine.clusters.delete(first)
     until(qtbot, lambda: not page.list.items())
@@ -266,7 +266,7 @@ def test_it_leads_to_the_pages_that_use_it_once_it_can_steer(
     key = imported(page, qtbot)
     uses = page.card.uses
     assert uses.compare_button.isHidden() and uses.sweep_button.isHidden()
-    engine.saes.attach(*ONE)
+    engine.attachments.attach(*ONE)
     until(qtbot, lambda: not uses.sweep_button.isHidden())
     uses.sweep_button.click()
     assert stage.window.open_page == SWEEP
@@ -287,7 +287,7 @@ def test_it_leads_to_the_pages_that_use_it_once_it_can_steer(
 def test_the_one_that_steers_is_chosen_when_the_page_opens(
     engine: Engine, make_stage: StageMaker, qtbot: QtBot
 ) -> None:
-    engine.saes.attach(*ONE)
+    engine.attachments.attach(*ONE)
     engine.clusters.import_document(raw(cluster("Anchor")))
     second = engine.clusters.import_document(raw(cluster("Buoy"))).results[0].profile_id
     assert second is not None

@@ -34,7 +34,7 @@ def stage(make_engine: EngineMaker, make_stage: StageMaker, tmp_path: Path) -> S
     """The tiny model with one SAE in the library and a saved set with it; nothing is attached."""
     engine = make_engine()
     engine.saes.import_local(make_sae(tmp_path / "made", layer=1), sae_id=SAE)
-    engine.saes.save_set("The made one", [(SAE, 1)])
+    engine.attachments.save_set("The made one", [(SAE, 1)])
     return make_stage(engine)
 
 
@@ -94,8 +94,8 @@ def test_a_seed_makes_a_comparison_repeatable_and_keeps_it_in_the_batch(qtbot: Q
 def test_the_two_are_written_at_the_same_time_and_only_one_is_steered(qtbot: QtBot, stage: Stage) -> None:
     chat = comparing(stage, qtbot, tokens=16)
     alone, _ = written(chat, qtbot)
-    stage.engine.saes.attach(SAE)
-    stage.engine.saes.set_steering_batch(STRONG, sae_id=SAE, layer=1)
+    stage.engine.attachments.attach(SAE)
+    stage.engine.hand_steering.set_values(STRONG, sae_id=SAE, layer=1)
     chat.new_chat()
     chat.settings.length.setValue(0)
     send(chat, qtbot, "the sea")
@@ -116,8 +116,8 @@ def test_the_two_are_written_at_the_same_time_and_only_one_is_steered(qtbot: QtB
 
 
 def test_the_dial_changes_text_that_is_being_written_and_never_the_plain_side(qtbot: QtBot, stage: Stage) -> None:
-    stage.engine.saes.attach(SAE)
-    stage.engine.saes.set_steering_batch(STRONG, sae_id=SAE, layer=1)
+    stage.engine.attachments.attach(SAE)
+    stage.engine.hand_steering.set_values(STRONG, sae_id=SAE, layer=1)
     chat = comparing(stage, qtbot, tokens=0)
     until(qtbot, lambda: chat.strip.dial.isEnabled())
     send(chat, qtbot, "the sea")
@@ -183,7 +183,7 @@ def test_a_cluster_of_the_library_is_chosen_and_dialled(qtbot: QtBot, stage: Sta
 
 def test_a_circuit_below_rung_two_is_asked_about_and_shows_its_phrase(qtbot: QtBot, stage: Stage) -> None:
     engine = stage.engine
-    engine.saes.attach(SAE)
+    engine.attachments.attach(SAE)
     engine.circuits.import_document(raw(one_layer("Weak", 1, 3, rung=1)))
     chat = comparing(stage, qtbot)
     strip = chat.strip
@@ -230,8 +230,8 @@ def test_a_comparison_is_kept_goes_on_and_is_written_again(qtbot: QtBot, stage: 
 
 
 def test_each_side_goes_on_from_its_own_answers(qtbot: QtBot, stage: Stage) -> None:
-    stage.engine.saes.attach(SAE)
-    stage.engine.saes.set_steering_batch(STRONG, sae_id=SAE, layer=1)
+    stage.engine.attachments.attach(SAE)
+    stage.engine.hand_steering.set_values(STRONG, sae_id=SAE, layer=1)
     chat = comparing(stage, qtbot, tokens=6)
     plain, steered = written(chat, qtbot)
     assert plain.content != steered.content
@@ -244,8 +244,8 @@ def test_each_side_goes_on_from_its_own_answers(qtbot: QtBot, stage: Stage) -> N
 
 
 def test_the_inspector_shows_what_a_client_would_have_been_told(qtbot: QtBot, stage: Stage) -> None:
-    stage.engine.saes.attach(SAE)
-    stage.engine.saes.set_steering_batch(STRONG, sae_id=SAE, layer=1)
+    stage.engine.attachments.attach(SAE)
+    stage.engine.hand_steering.set_values(STRONG, sae_id=SAE, layer=1)
     chat = comparing(stage, qtbot, tokens=6)
     _plain, steered = written(chat, qtbot)
     stage.server.start()
@@ -271,8 +271,8 @@ def test_the_inspector_shows_what_a_client_would_have_been_told(qtbot: QtBot, st
 
 def test_answers_are_coloured_by_an_unsteered_reading(qtbot: QtBot, stage: Stage) -> None:
     engine = stage.engine
-    engine.saes.attach(SAE)
-    engine.saes.set_steering_batch(STRONG, sae_id=SAE, layer=1)
+    engine.attachments.attach(SAE)
+    engine.hand_steering.set_values(STRONG, sae_id=SAE, layer=1)
     chat = comparing(stage, qtbot, tokens=8)
     plain, steered = written(chat, qtbot)
     chat.lens.take(SAE, 1, 3)
@@ -285,7 +285,7 @@ def test_answers_are_coloured_by_an_unsteered_reading(qtbot: QtBot, stage: Stage
         before = engine.generation.prepare(request).prompts[0].token_ids
         pieces: Any = side.details["pieces"]
         tokens = [token for _text, ids in pieces for token in ids]
-        reading = engine.saes.read_text((*before, *tokens), sae_id=SAE, top_k=0, features=[3]).result(60)
+        reading = engine.reading.read((*before, *tokens), sae_id=SAE, top_k=0, features=[3]).result(60)
         left = list(reading.values(3)[len(before) :])
         # A piece of text may take several tokens; it shows the strongest of them.
         wanted = [max(left.pop(0) for _ in ids) for _text, ids in pieces]
@@ -302,7 +302,7 @@ def test_answers_are_coloured_by_an_unsteered_reading(qtbot: QtBot, stage: Stage
 
 
 def test_the_strongest_features_of_the_last_word_come_live(qtbot: QtBot, stage: Stage) -> None:
-    stage.engine.saes.attach(SAE)
+    stage.engine.attachments.attach(SAE)
     chat = comparing(stage, qtbot, tokens=0)
     panel = chat.side.lens
     until(qtbot, panel.switch.isEnabled)
@@ -314,7 +314,7 @@ def test_the_strongest_features_of_the_last_word_come_live(qtbot: QtBot, stage: 
     until(qtbot, lambda: not chat.busy)
     assert all(row.startswith("#") for row in panel.live_rows()[(SAE, 1)])
     assert panel.token.full_text()
-    stage.engine.saes.detach(SAE)
+    stage.engine.attachments.detach(SAE)
     until(qtbot, lambda: not panel.switch.isEnabled())
 
 
@@ -333,7 +333,7 @@ def test_compare_has_a_key_and_leaves_single_answers_alone(qtbot: QtBot, stage: 
 
 def test_a_page_leads_here_with_a_cluster_and_a_question(qtbot: QtBot, stage: Stage) -> None:
     engine = stage.engine
-    engine.saes.attach(SAE)
+    engine.attachments.attach(SAE)
     place = {"mistudio_sae_id": SAE, "layer": 1, "n_features": 64}
     engine.clusters.import_document(raw(cluster("Harbour", member(3, 8.0), sae=place)))
     (found,) = engine.clusters.list().clusters
@@ -349,12 +349,12 @@ def test_a_page_leads_here_with_a_cluster_and_a_question(qtbot: QtBot, stage: St
 
 def test_an_answer_that_goes_on_under_another_steering_is_told_as_both(qtbot: QtBot, stage: Stage) -> None:
     engine = stage.engine
-    engine.saes.attach(SAE)
-    engine.saes.set_steering_batch(STRONG, sae_id=SAE, layer=1)
+    engine.attachments.attach(SAE)
+    engine.hand_steering.set_values(STRONG, sae_id=SAE, layer=1)
     chat = chat_of(stage, qtbot, tokens=6)
     send(chat, qtbot, "the sea")
     until(qtbot, lambda: not chat.busy)
-    engine.saes.clear_steering(sae_id=SAE, layer=1)
+    engine.hand_steering.clear(sae_id=SAE, layer=1)
     chat.messages.go_on.emit()
     until(qtbot, lambda: not chat.busy and chat.session.messages[1].details.get("completion_tokens") == 12)
     told = report_words(chat.session.messages[1].details)
@@ -373,12 +373,12 @@ def test_an_answer_that_goes_on_under_another_steering_is_told_as_both(qtbot: Qt
 
 def test_closing_the_window_keeps_the_path_of_what_is_written(qtbot: QtBot, stage: Stage) -> None:
     engine = stage.engine
-    engine.saes.attach(SAE)
-    engine.saes.set_steering_batch(STRONG, sae_id=SAE, layer=1)
+    engine.attachments.attach(SAE)
+    engine.hand_steering.set_values(STRONG, sae_id=SAE, layer=1)
     chat = chat_of(stage, qtbot, tokens=0)
     send(chat, qtbot, "the sea")
     until(qtbot, lambda: chat.session.messages and chat.session.messages[-1].content)
-    engine.saes.clear_steering(sae_id=SAE, layer=1)
+    engine.hand_steering.clear(sae_id=SAE, layer=1)
     before = len(chat.session.messages[-1].content)
     until(qtbot, lambda: len(chat.session.messages[-1].content) > before + 200)
     chat.prepare_to_close()

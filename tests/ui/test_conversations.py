@@ -194,8 +194,8 @@ def test_closing_the_window_keeps_what_was_written_and_what_steered_it(
 ) -> None:
     engine = make_engine()
     engine.saes.import_local(make_sae(tmp_path / "made", layer=1), sae_id="made")
-    engine.saes.attach("made")
-    engine.saes.set_steering(3, 4.0)
+    engine.attachments.attach("made")
+    engine.hand_steering.set_value(3, 4.0)
     stage = make_stage(engine)
     chat = chat_of(stage, qtbot, tokens=0)
     send(chat, qtbot, "never stop")

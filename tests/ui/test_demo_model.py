@@ -77,7 +77,7 @@ def test_turning_the_demo_dial_from_nothing_to_its_default_brings_the_topic(
     until(qtbot, lambda: steps.dial.button.isEnabled() and steps.attach.done)
     # Known from the pack, before anything is read here: 0.15 of 167.902, for a row of length 1.
     sae_id = "demo--smollm2-135m-instruct--layer_15--width_3k"
-    assert engine.saes.typical_norm(sae_id, 15) == 167.902
+    assert engine.hand_steering.typical_norm(sae_id, 15) == 167.902
     assert engine.library.saes.get(sae_id).measured_at is None  # type: ignore[union-attr]
     assert facts_of(engine, engine.desk.attachment(sae_id, 15), 7).strength(GENTLE) == pytest.approx(25.19, abs=0.05)
     steps.dial.button.click()

@@ -36,7 +36,7 @@ def stage(make_engine: EngineMaker, make_stage: StageMaker, tmp_path: Path) -> S
     engine.saes.import_labels(
         "mirror", [FeatureLabel(index, f"coordinate {index}", density=0.01) for index in range(8)]
     )
-    engine.saes.attach("mirror")
+    engine.attachments.attach("mirror")
     made = make_stage(engine)
     made.window.show_page(FEATURES)
     return made
@@ -238,12 +238,12 @@ def test_labels_come_by_dialog_and_by_drop(qtbot: QtBot, stage: Stage, page: Fea
 def test_the_page_follows_what_is_attached(qtbot: QtBot, stage: Stage, page: FeaturesPage, tmp_path: Path) -> None:
     read(page, qtbot)
     stage.engine.saes.import_local(make_sae(tmp_path / "second", layer=2), sae_id="second")
-    stage.engine.saes.attach("second")
+    stage.engine.attachments.attach("second")
     until(qtbot, lambda: page.places.count() == 2)
     assert page.places.currentText() == "layer 1 · mirror" and page.reading.reading is not None
     page.arrive(sae_id="second", layer=2, text="to read")
     assert page.picker.place == ("second", 2) and page.reading.reading is None
     assert page.stack.currentIndex() == READ and page.reading.field.toPlainText() == "to read"
-    stage.engine.saes.detach("second")
-    stage.engine.saes.detach("mirror")
+    stage.engine.attachments.detach("second")
+    stage.engine.attachments.detach("mirror")
     until(qtbot, lambda: page.gate.isVisible())

@@ -51,7 +51,7 @@ class Installation:
             ModelRecord("demo", ModelSource.DEMO, EngineKind.TRANSFORMERS, local_path=str(self._checkpoint))
         )
         engine.saes.import_local(make_sae(self._made, layer=1), sae_id="made-sae")
-        engine.saes.save_set(SET, [("made-sae", 1)])
+        engine.attachments.save_set(SET, [("made-sae", 1)])
         place = {"mistudio_sae_id": "made-sae", "layer": 1, "n_features": 64}
         engine.clusters.import_document(raw(cluster("Demo: food and cooking", member(3, 8.0), sae=place)))
         engine.events.publish(ModelsChanged())

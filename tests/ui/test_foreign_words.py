@@ -363,7 +363,7 @@ def is_ours(node: ast.expr) -> bool:
 
 def test_no_menu_swallows_a_letter(qtbot: QtBot, stage: Stage) -> None:
     page = open_page(stage, qtbot, "profiles")
-    stage.engine.saes.set_steering_batch({4: 1.0}, sae_id="sae-two", layer=2)
+    stage.engine.hand_steering.set_values({4: 1.0}, sae_id="sae-two", layer=2)
     page._from_current()  # type: ignore[attr-defined]
     menu = page.places  # type: ignore[attr-defined]
     assert isinstance(menu, QMenu)

@@ -27,7 +27,7 @@ def engine(make_engine: EngineMaker, checkpoint: CheckpointMaker, tmp_path: Path
     made = make_engine()
     import_local_model(made.library, made.events, checkpoint("qwen2"))
     made.saes.import_local(make_sae(tmp_path / "made", layer=1), sae_id="made-sae")
-    made.saes.attach("made-sae", 1)
+    made.attachments.attach("made-sae", 1)
     return made
 
 

@@ -23,8 +23,8 @@ def stage(make_engine: EngineMaker, make_stage: StageMaker, tmp_path: Path) -> S
     engine = make_engine()
     for sae_id, layer in (FIRST, SECOND):
         engine.saes.import_local(make_sae(tmp_path / sae_id, layer=layer, seed=layer), sae_id=sae_id)
-        engine.saes.attach(sae_id)
-        engine.saes.set_steering_batch({3: 2.0}, sae_id=sae_id, layer=layer)
+        engine.attachments.attach(sae_id)
+        engine.hand_steering.set_values({3: 2.0}, sae_id=sae_id, layer=layer)
     return make_stage(engine)
 
 
@@ -54,7 +54,7 @@ def test_an_undo_waits_for_who_is_changing_and_then_gives_way_to_it(qtbot: QtBot
         go.wait(60)
         engine.profiles.activate(profile.id)
 
-    other = threading.Thread(target=lambda: engine.saes.steering.alone(change))
+    other = threading.Thread(target=lambda: engine.hand_steering.alone(change))
     other.start()
     assert held.wait(60)
     hand.undo()

@@ -318,7 +318,7 @@ def test_the_first_steps_lead_from_a_model_to_the_dial(
     (record,) = engine.shelf.list()
     engine.library.models.update(record.id, source=ModelSource.DEMO)
     engine.saes.import_local(make_sae(tmp_path / "made", layer=1), sae_id="made-sae")
-    engine.saes.save_set("Demo: layers 10, 15 and 20", [("made-sae", 1)])
+    engine.attachments.save_set("Demo: layers 10, 15 and 20", [("made-sae", 1)])
     place = {"mistudio_sae_id": "made-sae", "layer": 1, "n_features": 64}
     document = cluster("Demo: food and cooking", member(3, 8.0), sae=place)
     engine.clusters.import_document(raw(document))
@@ -353,7 +353,7 @@ def test_a_demo_model_without_its_pack_offers_it(
     engine.saes.import_local(make_sae(tmp_path / "made", layer=1), sae_id="made-sae")
 
     def install(_progress: Progress) -> None:
-        engine.saes.save_set("Demo: layers 10, 15 and 20", [("made-sae", 1)])
+        engine.attachments.save_set("Demo: layers 10, 15 and 20", [("made-sae", 1)])
         engine.events.publish(ModelsChanged())
 
     stage = make_stage(engine, install_demo=install)
@@ -371,7 +371,7 @@ def test_an_older_demo_pack_offers_its_update(
     (record,) = engine.shelf.list()
     engine.library.models.update(record.id, source=ModelSource.DEMO)
     engine.saes.import_local(make_sae(tmp_path / "made", layer=1), sae_id="made-sae")
-    engine.saes.save_set("Demo: layers 10, 15 and 20", [("made-sae", 1)])
+    engine.attachments.save_set("Demo: layers 10, 15 and 20", [("made-sae", 1)])
     engine.library.state.set(STATE_KEY, {"digest": "0", "version": "2"})
 
     def install(_progress: Progress) -> None:

@@ -35,7 +35,7 @@ def stage(make_engine: EngineMaker, make_stage: StageMaker, tmp_path: Path) -> S
     engine = make_engine()
     engine.saes.import_local(make_mirror_sae(tmp_path / "mirror", layer=1), sae_id="mirror")
     engine.saes.import_labels("mirror", [FeatureLabel(index, f"coordinate {index}") for index in range(64)])
-    engine.saes.attach("mirror")
+    engine.attachments.attach("mirror")
     made = make_stage(engine)
     made.window.show_page(MONITOR)
     return made
@@ -183,7 +183,7 @@ def test_the_page_follows_the_api_and_other_saes(qtbot: QtBot, stage: Stage, pag
     until(qtbot, lambda: page.switch.isChecked())
     assert page.features.text() == "7" and page.top.currentData() == 20
     stage.engine.saes.import_local(make_sae(tmp_path / "second", layer=2), sae_id="second")
-    stage.engine.saes.attach("second")
+    stage.engine.attachments.attach("second")
     until(qtbot, lambda: page.places.count() == 2)
     page.places.choose("second", 2)
     page.only.setChecked(True)

@@ -138,7 +138,7 @@ def test_the_word_that_a_model_is_loaded_keeps_off_what_steers(
     assert not word.geometry().intersects(seen_in(window, strip.dial))
     assert not word.geometry().intersects(seen_in(window, window.chat.composer.button))
     for sae_id in ("sae-one", "sae-two"):
-        stage.engine.saes.detach(sae_id)
+        stage.engine.attachments.detach(sae_id)
     until(qtbot, strip.way.isVisible)
     settle(stage)
     window._on_event(loaded)

@@ -49,7 +49,7 @@ def editing(page: ProfilesPage) -> bool:
 
 def test_a_profile_is_written(page: ProfilesPage, engine: Engine, qtbot: QtBot) -> None:
     engine.saes.import_labels("sae-one", [FeatureLabel(3, "words about the sea")])
-    engine.saes.attach("sae-one")
+    engine.attachments.attach("sae-one")
     page.new_button.click()
     until(qtbot, lambda: editing(page))
     editor = page.editor
@@ -67,8 +67,8 @@ def test_a_profile_is_written(page: ProfilesPage, engine: Engine, qtbot: QtBot) 
     assert record is not None
     assert (record.name, record.description, record.sae_id, record.layer) == ("Sea", "Waves and ships.", "sae-one", 1)
     # Written without a strength: what a feature is first tried with on the Steering page.
-    assert engine.saes.typical_norm("sae-one", 1) is not None
-    first = engine.saes.with_first_strengths("sae-one", 1, {7: None})
+    assert engine.hand_steering.typical_norm("sae-one", 1) is not None
+    first = engine.hand_steering.with_first_strengths("sae-one", 1, {7: None})
     assert dict(record.steering) == {3: 10.0, 5: -2.5, **first}
     seventh = f"#7  no label  +{first[7]:.4g}"
     assert page.card.members.texts() == ["#3  words about the sea  +10", "#5  no label  −2.5", seventh]
@@ -96,7 +96,7 @@ def test_what_cannot_be_read_or_saved_stays_in_the_editor(page: ProfilesPage, en
 def test_what_is_set_by_hand_is_kept(page: ProfilesPage, engine: Engine, qtbot: QtBot) -> None:
     assert not page.current_button.isEnabled()
     attach_both(engine)
-    engine.saes.set_steering_batch({3: 10.0, 4: 0.1}, sae_id="sae-one")
+    engine.hand_steering.set_values({3: 10.0, 4: 0.1}, sae_id="sae-one")
     until(qtbot, page.current_button.isEnabled)
     page.current_button.click()
     until(qtbot, lambda: editing(page))
@@ -105,7 +105,7 @@ def test_what_is_set_by_hand_is_kept(page: ProfilesPage, engine: Engine, qtbot: 
     page.editor.save_button.click()
     until(qtbot, lambda: page.record is not None and not editing(page))
     assert page.record is not None and dict(page.record.steering) == {3: 10.0, 4: 0.1}
-    engine.saes.set_steering(9, 5.0, sae_id="sae-two")
+    engine.hand_steering.set_value(9, 5.0, sae_id="sae-two")
     until(qtbot, lambda: len(page._steered()) == 2)
     page.current_button.click()
     actions = page.places.actions()
@@ -117,7 +117,7 @@ def test_what_is_set_by_hand_is_kept(page: ProfilesPage, engine: Engine, qtbot: 
 
 
 def test_it_is_edited_and_applied_again(page: ProfilesPage, engine: Engine, qtbot: QtBot) -> None:
-    engine.saes.attach("sae-one")
+    engine.attachments.attach("sae-one")
     key = made(page, engine, qtbot)
     page.card.switch_button.click()
     until(qtbot, lambda: page.list.items()[0].marks == (("active", "good"),))
@@ -136,7 +136,7 @@ def test_it_is_edited_and_applied_again(page: ProfilesPage, engine: Engine, qtbo
 
 
 def test_the_dial_turns_an_active_profile(page: ProfilesPage, engine: Engine, qtbot: QtBot) -> None:
-    engine.saes.attach("sae-one")
+    engine.attachments.attach("sae-one")
     made(page, engine, qtbot)
     card = page.card
     card.dial.track.setFocus()
@@ -186,7 +186,7 @@ def test_documents_come_and_go(page: ProfilesPage, engine: Engine, qtbot: QtBot,
 
 
 def test_what_the_api_does_appears_without_a_click(page: ProfilesPage, engine: Engine, qtbot: QtBot) -> None:
-    engine.saes.attach("sae-one")
+    engine.attachments.attach("sae-one")
     key = made(page, engine, qtbot)
     engine.profiles.activate(key)
     until(qtbot, lambda: page.list.items()[0].marks == (("active", "good"),))
@@ -194,7 +194,7 @@ def test_what_the_api_does_appears_without_a_click(page: ProfilesPage, engine: E
     until(qtbot, lambda: page.card.name.text() == "Ocean")
     engine.profiles.set_intensity(key, 1.5)
     until(qtbot, lambda: page.card.dial.value() == 1.5)
-    engine.saes.enable_steering(False)
+    engine.hand_steering.set_enabled(False)
     until(qtbot, lambda: page.list.items()[0].marks == (("active, adds nothing", "warn"),))
     engine.profiles.delete(key)
     until(qtbot, lambda: page.stack.currentIndex() == 0)

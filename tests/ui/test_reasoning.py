@@ -214,7 +214,7 @@ def test_words_are_coloured_in_the_answer_alone_and_read_behind_the_reasoning(
     chat = talking()
     engine = chat._engine
     engine.saes.import_local(make_sae(tmp_path / "made", layer=1), sae_id="made-sae")
-    engine.saes.attach("made-sae", 1)
+    engine.attachments.attach("made-sae", 1)
     message = said(chat, qtbot)
     chat.lens.take("made-sae", 1, 3)
     # With nothing in colour, the feature that is chosen colours the last answer.
@@ -228,7 +228,7 @@ def test_words_are_coloured_in_the_answer_alone_and_read_behind_the_reasoning(
     prompt = "<|im_start|>user\nsay<|im_end|>\n<|im_start|>assistant\n<think>\n"
     tokenizer = resident.backend.tokenizer
     ids = [*tokenizer.encode(prompt, False), *(tokenizer.encode(letter, False)[0] for letter in TEXT)]
-    read = engine.saes.read_text(ids, sae_id="made-sae", layer=1, top_k=0, features=[3]).result(60)
+    read = engine.reading.read(ids, sae_id="made-sae", layer=1, top_k=0, features=[3]).result(60)
     values = [piece.value for piece in shown.coloured.pieces if piece.text]
     assert values == pytest.approx(read.values(3)[-3:], abs=1e-4)
     assert message.content == "fox"

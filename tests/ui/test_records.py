@@ -61,8 +61,8 @@ def test_a_comparison_is_saved_from_the_chat_and_opened(
 ) -> None:
     engine = make_engine()
     engine.saes.import_local(make_sae(tmp_path / "made", layer=1), sae_id=SAE)
-    engine.saes.attach(SAE)
-    engine.saes.set_steering_batch({3: 60.0}, sae_id=SAE, layer=1)
+    engine.attachments.attach(SAE)
+    engine.hand_steering.set_values({3: 60.0}, sae_id=SAE, layer=1)
     stage = make_stage(engine)
     chat = chat_of(stage, qtbot, tokens=6)
     chat.set_comparing(True)
@@ -166,8 +166,8 @@ def test_a_sweep_is_kept_opened_and_exported(
 ) -> None:
     engine = make_engine()
     engine.saes.import_local(make_sae(tmp_path / "made", layer=1), sae_id=SAE)
-    engine.saes.attach(SAE)
-    engine.saes.set_steering_batch({3: 20.0})
+    engine.attachments.attach(SAE)
+    engine.hand_steering.set_values({3: 20.0})
     stage = make_stage(engine)
     stage.window.show_page(SWEEP)
     page = stage.window.page(SWEEP)
@@ -210,7 +210,7 @@ def test_a_contrast_is_kept_and_leads_to_its_features(
 ) -> None:
     engine = make_engine()
     engine.saes.import_local(make_sae(tmp_path / "made", layer=1), sae_id=SAE)
-    engine.saes.attach(SAE)
+    engine.attachments.attach(SAE)
     stage = make_stage(engine)
     stage.window.show_page(FEATURES)
     page = stage.window.page(FEATURES)
@@ -238,7 +238,7 @@ def test_a_contrast_is_kept_and_leads_to_its_features(
     assert records.csv_button.isVisible() and not records.again_button.isVisible()
     shown.tables[0].chosen.emit(rows[0])
     assert stage.window.open_page == FEATURES
-    engine.saes.detach(SAE)
+    engine.attachments.detach(SAE)
     stage.window.show_page(RECORDS)
     shown.tables[0].chosen.emit(rows[0])
     assert records.notice.words() == "Attach made-sae at layer 1 first; then its features can be looked at."

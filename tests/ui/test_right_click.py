@@ -99,7 +99,7 @@ def test_a_table_chooses_nothing_and_keeps_what_is_selected(qtbot: QtBot, many: 
 def stage(make_engine: EngineMaker, make_stage: StageMaker, tmp_path: Path) -> Stage:
     engine = make_engine()
     engine.saes.import_local(make_sae(tmp_path / "made", layer=1), sae_id="made-sae")
-    engine.saes.attach("made-sae")
+    engine.attachments.attach("made-sae")
     place = {"mistudio_sae_id": "made-sae", "layer": 1, "n_features": 64}
     for name, index in (("Harbour", 3), ("Kitchen", 5)):
         engine.clusters.import_document(raw(cluster(name, member(index, 8.0), sae=place)))

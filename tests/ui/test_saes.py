@@ -103,7 +103,7 @@ def test_without_a_model_nothing_can_be_attached_and_it_is_said(
 
 def test_a_change_through_the_engine_is_shown_without_a_click(qtbot: QtBot, stage: Stage) -> None:
     page = open_page(stage, qtbot)
-    stage.bridge.run_in_background(lambda: stage.engine.saes.attach("two"))
+    stage.bridge.run_in_background(lambda: stage.engine.attachments.attach("two"))
     until(qtbot, lambda: badge(page.rows["two"]) == "attached")
     assert list(page.rows) and page._list.indexOf(page.rows["two"]) == 0
 
@@ -125,7 +125,7 @@ def test_what_is_attached_is_saved_as_a_set_attached_in_one_click_and_forgotten(
     assert page.sets.rows[0].about.text() == "2 SAEs on layers 1, 2"
     assert page.sets.rows[0].toolTip() == "one @ layer 1\ntwo @ layer 2"
     for name in ("one", "two"):
-        stage.engine.saes.detach(name)
+        stage.engine.attachments.detach(name)
     until(qtbot, lambda: page.sets.none.isVisible() and page.sets.rows[0].button.isEnabled())
     page.sets.rows[0].button.click()
     until(qtbot, lambda: page.notice.words() == "both is attached: 2 SAEs.")
@@ -137,8 +137,8 @@ def test_what_is_attached_is_saved_as_a_set_attached_in_one_click_and_forgotten(
 
 
 def test_a_set_that_does_not_fit_says_why(qtbot: QtBot, stage: Stage) -> None:
-    stage.engine.saes.save_set("far", [("one", 99)])
-    stage.engine.saes.save_set("lost", [("nobody", 1)])
+    stage.engine.attachments.save_set("far", [("one", 99)])
+    stage.engine.attachments.save_set("lost", [("nobody", 1)])
     page = open_page(stage, qtbot)
     rows = {row.record.name: row for row in page.sets.rows}
     assert "layer" in rows["far"].about.text().split(". ", 1)[1] and not rows["far"].button.isEnabled()

@@ -76,8 +76,8 @@ def test_all_steering_goes_off_and_on_by_a_key(
 ) -> None:
     engine = make_engine()
     engine.saes.import_local(make_sae(tmp_path / "made", layer=1), sae_id="made")
-    engine.saes.attach("made")
-    engine.saes.set_steering(3, 4.0)
+    engine.attachments.attach("made")
+    engine.hand_steering.set_value(3, 4.0)
     window = make_stage(engine).window
     window.activateWindow()
     until(qtbot, lambda: window.isActiveWindow() and window.bar.switch.isEnabled() and window.bar.switch.isChecked())

@@ -143,7 +143,7 @@ def test_the_bar_says_less_and_cuts_no_word(
         settle(stage)
         assert bar.saes.value.text() in ("2 on layers 1, 2", "2 SAEs")
     for sae_id in ("sae-one", "sae-two"):
-        stage.engine.saes.detach(sae_id)
+        stage.engine.attachments.detach(sae_id)
     until(qtbot, lambda: bar.saes.value.full_text() == "none attached")
     settle(stage)
     assert bar.saes.value.text() in ("none attached", "none")

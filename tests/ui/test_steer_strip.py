@@ -42,13 +42,13 @@ def test_it_is_there_without_comparing_and_leads_to_what_is_missing(qtbot: QtBot
     assert strip.missing.isVisible() and strip.missing.text() == NOT_ATTACHED and not strip.dial.isVisible()
     strip.way.click()
     assert stage.window.open_page == SAES
-    engine.saes.attach(SAE)
+    engine.attachments.attach(SAE)
     stage.window.show_page(CHAT)
     until(qtbot, lambda: strip.missing.text() == NOT_YET)
     strip.way.click()
     assert stage.window.open_page == STEERING
     stage.window.show_page(CHAT)
-    engine.saes.set_steering_batch({3: 6.0}, sae_id=SAE, layer=1)
+    engine.hand_steering.set_values({3: 6.0}, sae_id=SAE, layer=1)
     until(qtbot, strip.dial.isVisible)
     assert not strip.missing.isVisible() and not strip.way.isVisible()
     assert strip.now.full_text() == "now: by hand: 1 feature"
@@ -59,7 +59,7 @@ def test_it_is_there_without_comparing_and_leads_to_what_is_missing(qtbot: QtBot
 
 def test_a_cluster_that_stands_at_zero_says_so_and_has_a_way_back(qtbot: QtBot, stage: Stage) -> None:
     engine = stage.engine
-    engine.saes.attach(SAE)
+    engine.attachments.attach(SAE)
     chat = chat_of(stage, qtbot)
     strip = chat.strip
     until(qtbot, lambda: strip.choice.findText("Harbour") > 0)
@@ -89,8 +89,8 @@ def test_a_cluster_that_stands_at_zero_says_so_and_has_a_way_back(qtbot: QtBot, 
 
 
 def test_after_the_mouse_one_types_and_with_keys_one_stays(qtbot: QtBot, stage: Stage) -> None:
-    stage.engine.saes.attach(SAE)
-    stage.engine.saes.set_steering_batch({3: 6.0}, sae_id=SAE, layer=1)
+    stage.engine.attachments.attach(SAE)
+    stage.engine.hand_steering.set_values({3: 6.0}, sae_id=SAE, layer=1)
     chat = chat_of(stage, qtbot)
     stage.window.activateWindow()
     until(qtbot, stage.window.isActiveWindow)
@@ -148,8 +148,8 @@ def test_the_parts_of_the_bar_open_what_they_name(qtbot: QtBot, stage: Stage) ->
     assert window.childAt(inside) is bar.steering
     assert bar.steering.focusPolicy() & Qt.FocusPolicy.TabFocus
     # What it shows changes, and so does its name.
-    stage.engine.saes.attach(SAE)
-    stage.engine.saes.set_steering_batch({3: 6.0}, sae_id=SAE, layer=1)
+    stage.engine.attachments.attach(SAE)
+    stage.engine.hand_steering.set_values({3: 6.0}, sae_id=SAE, layer=1)
     until(qtbot, lambda: bar.steering.accessibleName() == "Steering now: by hand: 1 feature. Open the steering")
     assert f"{SAE} @ layer 1" in bar.saes.toolTip()
     QApplication.processEvents()

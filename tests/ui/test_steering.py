@@ -43,7 +43,7 @@ def stage(make_engine: EngineMaker, make_stage: StageMaker, tmp_path: Path) -> S
 @pytest.fixture
 def card(stage: Stage, qtbot: QtBot) -> AttachmentCard:
     """The dials of the SAE, attached."""
-    stage.engine.saes.attach("made-sae")
+    stage.engine.attachments.attach("made-sae")
     page = stage.window.steering
     until(qtbot, lambda: PLACE in page.cards)
     return page.cards[PLACE]
@@ -177,7 +177,7 @@ def test_a_feature_begins_at_the_same_share_wherever_it_is_added(
 
 
 def test_without_a_norm_the_stated_strength_is_taken_and_said(qtbot: QtBot, stage: Stage, card: AttachmentCard) -> None:
-    stage.engine.saes.attach("made-sae", 2)
+    stage.engine.attachments.attach("made-sae", 2)
     page, other = stage.window.steering, ("made-sae", 2)
     until(qtbot, lambda: other in page.cards)
     add(page.cards[other], qtbot, "3")
@@ -226,17 +226,17 @@ def test_keys_turn_a_dial_and_take_it_back(qtbot: QtBot, stage: Stage, card: Att
 
 def test_what_the_api_does_appears_without_a_click(qtbot: QtBot, stage: Stage, card: AttachmentCard) -> None:
     bar = stage.window.bar
-    stage.engine.saes.set_steering(9, 30.0)
+    stage.engine.hand_steering.set_value(9, 30.0)
     until(qtbot, lambda: 9 in card.rows and card.rows[9].slider.strength == 30)
     assert bar.steering.value.full_text() == "by hand: 1 feature"
-    stage.engine.saes.enable_steering(False)
+    stage.engine.hand_steering.set_enabled(False)
     until(qtbot, lambda: bar.steering.value.full_text() == "nothing (switched off)")
     assert not card.switch.isChecked() and not bar.switch.isChecked()
     bar.switch.click()
-    until(qtbot, lambda: stage.engine.saes.steering_view().enabled and card.switch.isChecked())
+    until(qtbot, lambda: stage.engine.hand_steering.view().enabled and card.switch.isChecked())
     card.switch.click()
-    until(qtbot, lambda: not stage.engine.saes.steering_view().enabled and not bar.switch.isChecked())
-    stage.engine.saes.detach("made-sae")
+    until(qtbot, lambda: not stage.engine.hand_steering.view().enabled and not bar.switch.isChecked())
+    stage.engine.attachments.detach("made-sae")
     until(qtbot, lambda: not stage.window.steering.cards)
 
 
@@ -331,7 +331,7 @@ def test_several_saes_have_their_own_dials_and_one_switch(
 ) -> None:
     saes, bar, page = stage.engine.saes, stage.window.bar, stage.window.steering
     saes.import_local(make_sae(tmp_path / "other", layer=2, seed=3), sae_id="other-sae")
-    saes.attach("other-sae")
+    stage.engine.attachments.attach("other-sae")
     other = ("other-sae", 2)
     until(qtbot, lambda: other in page.cards)
     assert bar.saes.value.full_text() == "2 on layers 1, 2"

@@ -30,7 +30,7 @@ def stage(make_engine: EngineMaker, make_stage: StageMaker, tmp_path: Path) -> S
     engine = make_engine()
     engine.saes.import_local(make_mirror_sae(tmp_path / "mirror", layer=1), sae_id="mirror")
     engine.saes.import_labels("mirror", [FeatureLabel(3, "ships and the sea", top_tokens=(" harbour", "ing"))])
-    engine.saes.attach("mirror")
+    engine.attachments.attach("mirror")
     engine.profiles.create("Ships", steering={3: 30.0}, sae_id="mirror", layer=1)
     made = make_stage(engine)
     made.window.show_page(SWEEP)
@@ -228,7 +228,7 @@ def test_the_page_opens_with_what_is_there(
 ) -> None:
     engine = make_engine()
     engine.saes.import_local(make_mirror_sae(tmp_path / "mirror", layer=1), sae_id="mirror")
-    engine.saes.attach("mirror")
+    engine.attachments.attach("mirror")
     engine.profiles.create("Ships", steering={3: 30.0}, sae_id="mirror", layer=1)
     base = engine.sweeps.resolve(BaseKind.PROFILE, engine.profiles.list().profiles[0].record.id)
     engine.sweeps.start(SweepSettings(("the sea",), (0.0, 1.0), max_tokens=2), base)

@@ -75,8 +75,8 @@ def test_steering_is_switched_off_and_on(qtbot: QtBot, stage: Stage, tmp_path: P
     assert not tray.steering_action.isEnabled() and "Steering: nothing" in tray.icon.toolTip()
     saes = stage.engine.saes
     saes.import_local(make_sae(tmp_path / "one"), sae_id="one")
-    saes.attach("one")
-    saes.set_steering(3, 2.0)
+    stage.engine.attachments.attach("one")
+    stage.engine.hand_steering.set_value(3, 2.0)
     until(qtbot, lambda: tray.steering_action.isEnabled())
     assert tray.steering_action.text() == "Switch steering off"
     assert "by hand: 1 feature" in tray.icon.toolTip()

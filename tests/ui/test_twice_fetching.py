@@ -197,8 +197,8 @@ def test_a_pair_is_fetched_once_from_two_pages(qtbot: QtBot, stage: Stage, hub: 
 def steered(make_engine: EngineMaker, make_stage: StageMaker, tmp_path: Path) -> Stage:
     engine = make_engine()
     engine.saes.import_local(make_sae(tmp_path / "made", layer=1), sae_id="made-sae")
-    engine.saes.attach("made-sae")
-    engine.saes.set_steering_batch({3: 20.0}, sae_id="made-sae", layer=1)
+    engine.attachments.attach("made-sae")
+    engine.hand_steering.set_values({3: 20.0}, sae_id="made-sae", layer=1)
     return make_stage(engine)
 
 
@@ -275,7 +275,7 @@ def test_a_set_is_saved_attached_and_forgotten_once(qtbot: QtBot, steered: Stage
     settled(steered, qtbot)
     until(qtbot, lambda: len(page.sets.rows) == 1)
     assert [each.name for each in engine.library.attach_sets.list()] == ["both"]
-    engine.saes.detach("made-sae")
+    engine.attachments.detach("made-sae")
     until(qtbot, lambda: page.sets.rows[0].button.isEnabled())
     attached: list[Event] = []
     engine.events.subscribe(attached.append, SaeAttached)

@@ -59,7 +59,7 @@ def test_what_the_api_changes_shows_in_the_open_window(qtbot: QtBot, stage: Stag
 
 
 def test_what_the_window_changes_the_api_tells(qtbot: QtBot, stage: Stage, api: httpx.Client) -> None:
-    stage.engine.saes.attach(SAE)
+    stage.engine.attachments.attach(SAE)
     chat = chat_of(stage, qtbot)
     chat.set_comparing(True)
     until(qtbot, lambda: chat.strip.choice.findText("Harbour") > 0)
@@ -79,7 +79,7 @@ def test_what_the_window_changes_the_api_tells(qtbot: QtBot, stage: Stage, api: 
 
 
 def test_a_sweep_and_a_record_of_the_api_show_in_the_window(qtbot: QtBot, stage: Stage, api: httpx.Client) -> None:
-    stage.engine.saes.attach(SAE)
+    stage.engine.attachments.attach(SAE)
     stage.window.show_page(SWEEP)
     sweep = stage.window.page(SWEEP)
     assert isinstance(sweep, SweepPage)

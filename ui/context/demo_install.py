@@ -135,4 +135,4 @@ def make_ready(engine: Engine, facts: DemoFacts | None) -> None:
         return
     if facts is None or engine.desk.state.attachments or engine.library.attach_sets.get(facts.attach_set) is None:
         return
-    engine.saes.attach_saved_set(facts.attach_set)
+    engine.attachments.attach_saved_set(facts.attach_set)

@@ -48,42 +48,42 @@ class LiveHand(QObject):
 
     def set_value(self, place: AttachmentKey, index: int, value: float, gesture: object | None = None) -> None:
         """Set one strength; changes with the same ``gesture`` are undone together."""
-        saes = self._engine.saes
+        hand = self._engine.hand_steering
         self._put(
             (place, index),
             place,
-            lambda: saes.set_steering(index, value, sae_id=place[0], layer=place[1]),
+            lambda: hand.set_value(index, value, sae_id=place[0], layer=place[1]),
             gesture=gesture,
         )
 
     def set_values(self, place: AttachmentKey, values: Mapping[int, float | None]) -> None:
         """Set several strengths and keep the others; None is the strength a feature is first tried with."""
-        saes, wanted = self._engine.saes, dict(values)
+        hand, wanted = self._engine.hand_steering, dict(values)
 
         def change() -> None:
-            filled = saes.with_first_strengths(*place, wanted)
-            saes.set_steering_batch(filled, sae_id=place[0], layer=place[1])
+            filled = hand.with_first_strengths(*place, wanted)
+            hand.set_values(filled, sae_id=place[0], layer=place[1])
 
         self._put(object(), place, change)
 
     def remove(self, place: AttachmentKey, index: int) -> None:
         """Take one feature out."""
-        saes = self._engine.saes
-        self._put(object(), place, lambda: saes.remove_steering(index, sae_id=place[0], layer=place[1]))
+        hand = self._engine.hand_steering
+        self._put(object(), place, lambda: hand.remove_value(index, sae_id=place[0], layer=place[1]))
 
     def clear(self, place: AttachmentKey) -> None:
         """Take every value of a place out."""
-        saes = self._engine.saes
-        self._put(object(), place, lambda: saes.clear_steering(sae_id=place[0], layer=place[1]))
+        hand = self._engine.hand_steering
+        self._put(object(), place, lambda: hand.clear(sae_id=place[0], layer=place[1]))
 
     def switch(self, place: AttachmentKey, on: bool) -> None:
         """Switch one place on or off, values kept."""
-        saes = self._engine.saes
-        self._put(object(), place, lambda: saes.enable_steering(on, sae_id=place[0], layer=place[1]))
+        hand = self._engine.hand_steering
+        self._put(object(), place, lambda: hand.set_enabled(on, sae_id=place[0], layer=place[1]))
 
     def switch_all(self, on: bool) -> None:
         """Switch everything off, or on again what was switched off here (else every place with something set)."""
-        saes, desk = self._engine.saes, self._engine.desk
+        hand, desk = self._engine.hand_steering, self._engine.desk
 
         def change() -> None:
             places = can_steer(desk.now)
@@ -94,13 +94,13 @@ class LiveHand(QObject):
                 self._paused = tuple(wanted)
             with desk.changes():
                 for sae_id, layer in wanted:
-                    saes.enable_steering(on, sae_id=sae_id, layer=layer)
+                    hand.set_enabled(on, sae_id=sae_id, layer=layer)
 
         self._put(object(), None, change)
 
     def undo(self) -> None:
         """Take the last change made here back."""
-        steering, desk = self._engine.saes.steering, self._engine.desk
+        steering, desk = self._engine.hand_steering, self._engine.desk
 
         def change() -> None:
             step = self._steps.pop() if self._steps else None
@@ -130,7 +130,7 @@ class LiveHand(QObject):
     def _put(
         self, key: object, place: AttachmentKey | None, change: Callable[[], object], *, gesture: object | None = None
     ) -> None:
-        steering = self._engine.saes.steering
+        steering = self._engine.hand_steering
 
         def run() -> None:
             state, after = steering.alone(change)

@@ -194,14 +194,14 @@ def apply_value(engine: Engine, target: Target, value: float, *, acknowledged: b
             dialled = engine.circuits.set_intensity(value, circuit_id=target.key, acknowledge_unvalidated=acknowledged)
             return dialled.warnings
         case TargetKind.HAND:
-            engine.saes.steering.alone(lambda: _scale_hand(engine, target, value))
+            engine.hand_steering.alone(lambda: _scale_hand(engine, target, value))
     return ()
 
 
 def _scale_hand(engine: Engine, target: Target, value: float) -> None:
     with engine.desk.changes():
         for (sae_id, layer), values in target.base.items():
-            engine.saes.set_steering_batch(scaled(values, value), sae_id=sae_id, layer=layer)
+            engine.hand_steering.set_values(scaled(values, value), sae_id=sae_id, layer=layer)
 
 
 def put_in_force(

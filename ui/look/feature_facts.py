@@ -64,7 +64,7 @@ def facts_of(engine: Engine, attachment: Attachment, index: int) -> FeatureFacts
         index,
         engine.library.labels.get(sae_id, index),
         float(attachment.sae.delta({index: 1.0}).norm()),
-        engine.saes.typical_norm(sae_id, layer),
+        engine.hand_steering.typical_norm(sae_id, layer),
         seen_tokens(engine, engine.monitor.peaks_of(sae_id, layer, index).peaks),
     )
 

@@ -162,7 +162,7 @@ class ContrastTab(QWidget):
             return
         self.cancel()
         self._asked += 1
-        asked, saes = self._asked, self._engine.saes
+        asked, contrasts = self._asked, self._engine.contrasts
         sets = [_lines(field) for field in (self.first, self.second)]
         cap = self.cap.value() / 100
         self.notice.hide()
@@ -182,7 +182,7 @@ class ContrastTab(QWidget):
                 self.notice.show_words(describe_error(error))
 
         self._bridge.run_in_background(
-            lambda: saes.contrast(*sets, sae_id=place.sae_id, layer=place.layer, density_cap=cap),
+            lambda: contrasts.find(*sets, sae_id=place.sae_id, layer=place.layer, density_cap=cap),
             begun,
             failed,
             owner=self,

@@ -115,8 +115,8 @@ class ReadingTab(QWidget):
             return
         self.cancel()
         source = ChatInput((Message("user", text),)) if self.as_message.isChecked() and text.strip() else text
-        saes = self._engine.saes
-        self._run(lambda: saes.read_text(source, sae_id=place.sae_id, layer=place.layer, top_k=TOP), self._on_read)
+        reader = self._engine.reading
+        self._run(lambda: reader.read(source, sae_id=place.sae_id, layer=place.layer, top_k=TOP), self._on_read)
 
     def colour(self, index: int) -> None:
         """Colour every token by one feature."""
@@ -124,10 +124,10 @@ class ReadingTab(QWidget):
         if reading is None:
             self.notice.show_words("Read a text first; then a feature can colour it.", "info")
             return
-        saes = self._engine.saes
+        reader = self._engine.reading
         ids = [token.token_id for token in reading.tokens]
         self._run(
-            lambda: saes.read_text(ids, sae_id=reading.sae_id, layer=reading.layer, top_k=0, features=[index]),
+            lambda: reader.read(ids, sae_id=reading.sae_id, layer=reading.layer, top_k=0, features=[index]),
             lambda found: self._on_coloured(index, found),
         )
 

@@ -228,7 +228,7 @@ class ModelsPage(ShelfPage):
         if not self.isVisible():
             return
         resident = self._engine.shelf.resident
-        saes = self._engine.saes.attachments_view()
+        saes = self._engine.attachments.all()
         rows = [
             ("Model", words.size(resident.info.memory_bytes) if resident is not None else "none"),
             (

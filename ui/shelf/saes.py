@@ -134,7 +134,7 @@ class SaesPage(ShelfPage):
         self.notice.show_words(describe_error(error))
 
     def _show_rows(self) -> None:
-        view = self._engine.saes.attachments_view()
+        view = self._engine.attachments.all()
         places: dict[str, list[int]] = {}
         memory: dict[str, float] = {}
         for each in view.entries:
@@ -197,8 +197,8 @@ class SaesPage(ShelfPage):
             if (row := self.rows.get(sae_id)) is not None:
                 row.show_verdict(describe_error(error), fits=False)
 
-        saes = self._engine.saes
-        self._bridge.run_in_background(lambda: saes.compatibility(sae_id, layer), done, failed, owner=self)
+        attachments = self._engine.attachments
+        self._bridge.run_in_background(lambda: attachments.compatibility(sae_id, layer), done, failed, owner=self)
 
     def attach(self, sae_id: str, layer: int | None) -> None:
         """Attach an SAE, at its own layer where ``layer`` is None."""
@@ -207,7 +207,7 @@ class SaesPage(ShelfPage):
             if result.warnings:
                 self.notice.show_words(" ".join(result.warnings), "warn")
 
-        self._work(("attach", sae_id, layer), lambda: self._engine.saes.attach(sae_id, layer), done)
+        self._work(("attach", sae_id, layer), lambda: self._engine.attachments.attach(sae_id, layer), done)
 
     def detach(self, sae_id: str) -> None:
         """Detach an SAE from every layer."""
@@ -216,7 +216,7 @@ class SaesPage(ShelfPage):
             if not result.unused:
                 self._say(f"{sae_id} is detached; an answer that still runs with it finishes first.")
 
-        self._work(("detach", sae_id), lambda: self._engine.saes.detach(sae_id), done)
+        self._work(("detach", sae_id), lambda: self._engine.attachments.detach(sae_id), done)
 
     def attach_set(self, name: str) -> None:
         """Attach a saved set: all of it, or nothing."""
@@ -228,7 +228,7 @@ class SaesPage(ShelfPage):
             else:
                 self._say(f"{name} is attached: {counted(result.attached_count, 'SAE')}.")
 
-        self._work(("attach set", name), lambda: self._engine.saes.attach_saved_set(name), done)
+        self._work(("attach set", name), lambda: self._engine.attachments.attach_saved_set(name), done)
 
     def _save_set(self, name: str) -> None:
         def done(_record: AttachSetRecord) -> None:
@@ -236,7 +236,7 @@ class SaesPage(ShelfPage):
             self.sets.notice.hide()
 
         self._bridge.run_once(
-            ("save set", name), lambda: self._engine.saes.save_set(name), done, self._on_set_error, owner=self
+            ("save set", name), lambda: self._engine.attachments.save_set(name), done, self._on_set_error, owner=self
         )
 
     def ask_delete_set(self, name: str) -> None:
@@ -251,7 +251,7 @@ class SaesPage(ShelfPage):
     def _delete_set(self, name: str) -> None:
         self.sets.notice.hide()
         self._bridge.run_once(
-            ("delete set", name), lambda: self._engine.saes.delete_set(name), None, self._on_set_gone, owner=self
+            ("delete set", name), lambda: self._engine.attachments.delete_set(name), None, self._on_set_gone, owner=self
         )
 
     def _on_set_gone(self, error: Exception) -> None:
@@ -271,7 +271,7 @@ class SaesPage(ShelfPage):
         def done(record: SaeRecord) -> None:
             self._say(f"{record.id} was measured.")
 
-        self._work(("measure", sae_id), lambda: self._engine.saes.measure(sae_id), done)
+        self._work(("measure", sae_id), lambda: self._engine.measurer.measure(sae_id), done)
 
     # --- away -------------------------------------------------------------------------------------------------------
 

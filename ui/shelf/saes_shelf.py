@@ -41,7 +41,7 @@ def set_problems(engine: Engine, record: AttachSetRecord, known: set[str]) -> li
     found: list[str] = []
     for item in record.items:
         try:
-            found += engine.saes.compatibility(item.sae_id, item.layer).errors
+            found += engine.attachments.compatibility(item.sae_id, item.layer).errors
         except ModelNotLoaded:
             return []
         except MillmError as error:

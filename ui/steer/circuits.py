@@ -207,7 +207,7 @@ class CircuitsPage(LibraryFrame[ShownCircuit]):
         authored = by_place(flatten(view.document), view.verdict.bindings)
         if shown.served_by_cluster is not None:
             return ()
-        return self._engine.saes.pushes(
+        return self._engine.hand_steering.pushes(
             [SteeredSet.of(*place, values, shown.intensity) for place, values in authored.items()]
         )
 
@@ -371,7 +371,7 @@ class CircuitsPage(LibraryFrame[ShownCircuit]):
         view = self.view
         if view is None:
             return
-        saes, items, missing = self._engine.saes, view.view.to_attach, view.view.missing
+        attachments, items, missing = self._engine.attachments, view.view.to_attach, view.view.missing
         self.card.attach_button.setEnabled(False)
         self.say(f"Attaching {so_many(len(items), 'SAE')}…")
 
@@ -387,7 +387,7 @@ class CircuitsPage(LibraryFrame[ShownCircuit]):
             self.card.attach_button.setEnabled(True)
             self.say_error(error)
 
-        self.run(lambda: saes.attach_set(items), done, refused, key=("attach set", *items))
+        self.run(lambda: attachments.attach_set(items), done, refused, key=("attach set", *items))
 
     def _export(self) -> None:
         if self.view is not None:

@@ -107,7 +107,9 @@ class ClustersPage(LibraryFrame[LabelledCluster]):
         sae = None if view.verdict is None else view.verdict.binding.sae
         pushes: tuple[Push, ...] = ()
         if sae is not None:
-            pushes = self._engine.saes.pushes([SteeredSet.of(sae.sae_id, sae.layer, record.steering, record.intensity)])
+            pushes = self._engine.hand_steering.pushes(
+                [SteeredSet.of(sae.sae_id, sae.layer, record.steering, record.intensity)]
+            )
         labels: Mapping[int, FeatureLabel] = {}
         if unnamed and record.sae_id is not None:
             labels = self._engine.library.labels.of(record.sae_id, unnamed)
@@ -140,7 +142,7 @@ class ClustersPage(LibraryFrame[LabelledCluster]):
         place = None if self.view is None else self.view.view.to_attach
         if place is None:
             return
-        saes, (sae_id, layer) = self._engine.saes, place
+        attachments, (sae_id, layer) = self._engine.attachments, place
         self.card.attach_button.setEnabled(False)
 
         def done(result: AttachResult) -> None:
@@ -152,7 +154,7 @@ class ClustersPage(LibraryFrame[LabelledCluster]):
             self.say_error(error)
 
         self.say(f"Attaching {sae_id}…")
-        self.run(lambda: saes.attach(sae_id, layer), done, refused, key=("attach", sae_id, layer))
+        self.run(lambda: attachments.attach(sae_id, layer), done, refused, key=("attach", sae_id, layer))
 
     def _export(self) -> None:
         record = self.record

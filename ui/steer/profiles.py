@@ -121,7 +121,7 @@ class ProfilesPage(LibraryFrame[ProfileView]):
         place = None if record.sae_id is None else fitting_place(self._places(), record.sae_id, record.layer)
         if place is None:
             return ()
-        return self._engine.saes.pushes([SteeredSet.of(*place, record.steering, record.intensity)])
+        return self._engine.hand_steering.pushes([SteeredSet.of(*place, record.steering, record.intensity)])
 
     def row(self, key: str, view: ProfileView) -> Item:
         """Name, whether it is active, size and λ."""
@@ -226,7 +226,7 @@ class ProfilesPage(LibraryFrame[ProfileView]):
         place = fitting_place(self._places(), draft.sae_id, draft.layer)
         if place is None:
             return {index: UNMEASURED_STRENGTH if value is None else value for index, value in draft.steering.items()}
-        return self._engine.saes.with_first_strengths(*place, draft.steering)
+        return self._engine.hand_steering.with_first_strengths(*place, draft.steering)
 
     def _ask_labels(self, sae_id: str, indices: tuple[int, ...]) -> None:
         labels = self._engine.library.labels

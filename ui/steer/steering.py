@@ -207,11 +207,11 @@ class SteeringPage(Page, QScrollArea):
 
     def attach(self, sae_id: str, layer: int | None) -> None:
         """Attach an SAE, at its own layer where ``layer`` is None."""
-        saes = self._engine.saes
+        attachments = self._engine.attachments
         self._begin(sae_id)
         self._bridge.run_once(
             ("attach", sae_id, layer),
-            lambda: saes.attach(sae_id, layer),
+            lambda: attachments.attach(sae_id, layer),
             self._on_attached,
             self._on_sae_error,
             owner=self,
@@ -219,10 +219,10 @@ class SteeringPage(Page, QScrollArea):
 
     def detach(self, sae_id: str) -> None:
         """Detach an SAE from every layer."""
-        saes = self._engine.saes
+        attachments = self._engine.attachments
         self._begin(sae_id)
         self._bridge.run_once(
-            ("detach", sae_id), lambda: saes.detach(sae_id), self._on_detached, self._on_sae_error, owner=self
+            ("detach", sae_id), lambda: attachments.detach(sae_id), self._on_detached, self._on_sae_error, owner=self
         )
 
     def import_folder(self, folder: str) -> None:
@@ -423,4 +423,4 @@ def _known(engine: Engine, attachment: Attachment, indices: frozenset[int]) -> K
     """Labels, lengths of decoder rows, and the stream's typical length where it was measured at this very layer."""
     labels = engine.library.labels.of(attachment.sae_id, indices)
     norms = {index: float(attachment.sae.delta({index: 1.0}).norm()) for index in indices}
-    return labels, norms, engine.saes.typical_norm(attachment.sae_id, attachment.layer)
+    return labels, norms, engine.hand_steering.typical_norm(attachment.sae_id, attachment.layer)

@@ -324,14 +324,14 @@ class SweepPage(Page, QWidget):
         """Offer topic words for what was chosen, unless a person wrote their own."""
         if choice is None or not self._engine.desk.state.attachments:
             return
-        sweeps, saes = self._engine.sweeps, self._engine.saes
+        sweeps, hand = self._engine.sweeps, self._engine.hand_steering
 
         def look() -> tuple[SweepBase | None, tuple[str, ...], str, tuple[Push, ...]]:
             try:
                 base = sweeps.resolve(choice.kind, choice.id)
             except MillmError as error:
                 return None, (), error.one_line(), ()
-            pushes = saes.pushes([SteeredSet.of(*place, values) for place, values in base.authored.items()])
+            pushes = hand.pushes([SteeredSet.of(*place, values) for place, values in base.authored.items()])
             return base, sweeps.suggested_words(base), "", pushes
 
         self._bridge.run_in_background(look, lambda found: self._on_looked(choice, *found), self._say_error, owner=self)

@@ -206,7 +206,7 @@ class DialDesk(QObject):
             self._show()
 
     def _attach(self, name: str) -> None:
-        saes = self._engine.saes
+        attachments = self._engine.attachments
 
         def attached(_result: object) -> None:
             self._strip.notice.hide()
@@ -214,7 +214,7 @@ class DialDesk(QObject):
             self.refresh()
 
         self._bridge.run_once(
-            ("attach set", name), lambda: saes.attach_saved_set(name), attached, self._say_error, owner=self
+            ("attach set", name), lambda: attachments.attach_saved_set(name), attached, self._say_error, owner=self
         )
 
     def _on_agreed(self) -> None:

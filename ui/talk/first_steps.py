@@ -180,7 +180,7 @@ class FirstStepsGuide(QObject):
         if self._facts is None or not self._fits_demo:
             self._frame.go(SAES if SAES in _pages() else STEERING)
             return
-        saes, name = self._engine.saes, self._facts.attach_set
+        attachments, name = self._engine.attachments, self._facts.attach_set
         self._attaching = True
         self._show()
 
@@ -192,7 +192,7 @@ class FirstStepsGuide(QObject):
 
         self._bridge.run_once(
             ("attach set", name),
-            lambda: saes.attach_saved_set(name),
+            lambda: attachments.attach_saved_set(name),
             lambda _result: ended(None),
             ended,
             owner=self,

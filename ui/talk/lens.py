@@ -142,13 +142,13 @@ class Lens(QObject):
         feature, pieces = self.feature, message.details.get("pieces")
         if feature is None or not isinstance(pieces, list) or not pieces:
             return
-        saes = self._engine.saes
+        reader = self._engine.reading
         # The answer is read behind its reasoning, as it was written, and coloured alone.
         answer = [token for _text, tokens, *_kind in pieces for token in tokens]
 
         def begin() -> tuple[object, int]:
             before = prompt_ids()
-            future = saes.read_text(
+            future = reader.read(
                 (*before, *answer), sae_id=feature.sae_id, layer=feature.layer, top_k=0, features=[feature.index]
             )
             return future, len(before)

@@ -1,7 +1,8 @@
 """What is done with SAEs: import, check, attach, steer by hand, detach, delete.
 
-May import: every room of the engine below ``actions``. Calls of a face come in through :class:`SaeActions`; rows,
-attachments on the desk, events and frozen views go out.
+Each is an object of its own that the engine hands out: the library's SAEs, what is attached, hand-set strengths,
+reading a text, contrasting two. May import: every room of the engine below ``actions``. Rows, attachments on the desk,
+events and frozen views go out.
 """
 
 from __future__ import annotations

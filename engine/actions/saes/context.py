@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Rooms:
+class SaeContext:
     """Where state lives; actions keep none of their own."""
 
     settings: EngineSettings

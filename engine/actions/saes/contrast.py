@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from statistics import median
 from typing import TYPE_CHECKING, Any, Literal
 
-from engine.actions.saes.context import Rooms
+from engine.actions.saes.context import SaeContext
 from engine.actions.saes.reading import (
     ReadPlace,
     SaeReading,
@@ -181,11 +181,11 @@ class Differences:
 class Contraster:
     """Prepares contrasts and hands them to the scheduler. Any thread but the engine's."""
 
-    def __init__(self, rooms: Rooms, reader: TextReader) -> None:
-        self._rooms = rooms
+    def __init__(self, context: SaeContext, reader: TextReader) -> None:
+        self._context = context
         self._reader = reader
 
-    def contrast(
+    def find(
         self,
         texts_a: Sequence[str],
         texts_b: Sequence[str],
@@ -200,14 +200,14 @@ class Contraster:
         Cancelling the future ends it before its next chunk. Raises as :meth:`TextReader.read`, and
         :class:`InvalidParameter` for a set that is empty or too large, a limit or a cap out of range.
         """
-        loaded = self._rooms.resident()
+        loaded = self._context.resident()
         if not isinstance(limit, int) or not 1 <= limit <= MOST_FEATURES:
             raise _invalid("limit", limit, f"a whole number from 1 to {MOST_FEATURES}")
         if not 0.0 < density_cap <= 1.0:
             raise _invalid("density_cap", density_cap, "a share above 0, at most 1")
         sets = [_tokenized(texts, name, loaded) for texts, name in ((texts_a, "A"), (texts_b, "B"))]
         place = self._reader.place(sae_id, layer, loaded)
-        return submit(self._rooms, _Contrasting(self._rooms, loaded, sets, place, limit, density_cap))
+        return submit(self._context, _Contrasting(self._context, loaded, sets, place, limit, density_cap))
 
     def cluster(
         self,
@@ -232,12 +232,12 @@ class Contraster:
                 param="features",
                 remedy="Choose among those found, or raise the limit.",
             )
-        model = self._rooms.library.models.by_name(found.model)
+        model = self._context.library.models.by_name(found.model)
         return cluster_document(
             found,
             [leaning[index] for index in chosen],
             name,
-            labels=self._rooms.library.labels.of(found.sae_id, chosen),
+            labels=self._context.library.labels.of(found.sae_id, chosen),
             model_id=None if model is None else model.repo_id,
             n_features=found.d_sae,
             d_model=found.d_in,
@@ -327,14 +327,14 @@ def cluster_document(
 class _Contrasting(SaeReading[Contrast]):
     def __init__(
         self,
-        rooms: Rooms,
+        context: SaeContext,
         loaded: LoadedModel,
         sets: Sequence[Sequence[tuple[int, ...]]],
         place: ReadPlace,
         limit: int,
         density_cap: float,
     ) -> None:
-        super().__init__(rooms, loaded, [ids for texts in sets for ids in texts], [place], label="text")
+        super().__init__(context, loaded, [ids for texts in sets for ids in texts], [place], label="text")
         self._place = place
         self._limit = limit
         self._cap = density_cap
@@ -431,7 +431,7 @@ class _Contrasting(SaeReading[Contrast]):
         return list(self._place.sae.decoder_rows(list(indices)).float().cpu().clone()) if indices else []
 
     def _densities(self, indices: Sequence[int]) -> dict[int, float]:
-        labels = self._rooms.library.labels.of(self._place.sae_id, indices)
+        labels = self._context.library.labels.of(self._place.sae_id, indices)
         return {index: label.density for index, label in labels.items() if label.density is not None}
 
     def _release(self) -> None:

@@ -12,7 +12,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from engine.actions.saes.context import Rooms
+from engine.actions.saes.context import SaeContext
 from engine.actions.saes.verify import find_files
 from engine.actions.saes.weights import attach_dtype, load_weights, require_memory
 from engine.errors import InvalidParameter, MillmError, ModelBusy
@@ -46,8 +46,8 @@ QUALITY = "quality"
 class Measurer:
     """Runs the check and stores what it finds. Blocks; not for the engine thread or a window's."""
 
-    def __init__(self, rooms: Rooms) -> None:
-        self._rooms = rooms
+    def __init__(self, context: SaeContext) -> None:
+        self._context = context
 
     def measure(self, sae_id: str) -> SaeRecord:
         """Measure L0 and variance explained at the SAE's layer and store them.
@@ -56,8 +56,8 @@ class Measurer:
         :class:`InsufficientMemory`, :class:`InvalidParameter` when the SAE's layer is not known, and
         :class:`ModelBusy` when the model is unloaded meanwhile.
         """
-        loaded = self._rooms.resident()
-        record = self._rooms.record(sae_id)
+        loaded = self._context.resident()
+        record = self._context.record(sae_id)
         if record.trained_layer is None:
             raise InvalidParameter(
                 f"Which layer the SAE {sae_id!r} belongs to is not known, so it cannot be measured.",
@@ -73,7 +73,7 @@ class Measurer:
 
         Otherwise, and when measuring fails, the row as it is: an import does not hang on it.
         """
-        loaded = self._rooms.shelf.resident
+        loaded = self._context.shelf.resident
         layer = record.trained_layer
         if loaded is None or layer is None or record.measured_l0 is not None or record.status is SaeStatus.ERROR:
             return record
@@ -89,7 +89,7 @@ class Measurer:
 
     def measure_pending(self) -> list[SaeRecord]:
         """Measure what was imported before a fitting model was loaded; returns the rows that have figures now."""
-        pending = [each for each in self._rooms.library.saes.list() if each.measured_l0 is None]
+        pending = [each for each in self._context.library.saes.list() if each.measured_l0 is None]
         return [done for each in pending if (done := self.measure_if_fitting(each)).measured_l0 is not None]
 
     def _measure(
@@ -120,7 +120,7 @@ class Measurer:
         """
         from engine.saes.checks import Quality
 
-        record = self._rooms.record(sae_id)
+        record = self._context.record(sae_id)
         if record.measured_l0 is not None:
             return record
         _, config = find_files(record)
@@ -145,7 +145,7 @@ class Measurer:
             "repo_id": repo_id,
             "layer": layer,
         }
-        stored = self._rooms.library.saes.update(
+        stored = self._context.library.saes.update(
             record.id,
             measured_l0=quality.l0,
             measured_variance_explained=quality.variance_explained,
@@ -153,15 +153,15 @@ class Measurer:
             measured_at=measured_at,
             config={**record.config, QUALITY: told},
         )
-        self._rooms.events.publish(SaesChanged())
+        self._context.events.publish(SaesChanged())
         return stored
 
     def _weights(self, record: SaeRecord, loaded: LoadedModel, sae: Sae | None) -> Sae:
         """The SAE as it would be attached: the attached one itself, what was read already, or read now."""
-        for each in self._rooms.desk.state.attachments:
+        for each in self._context.desk.state.attachments:
             if each.sae_id == record.id:
                 return each.sae
-        dtype = attach_dtype(self._rooms.settings, loaded)
+        dtype = attach_dtype(self._context.settings, loaded)
         detected, config = find_files(record)
         require_memory([(record, config)], dtype, loaded.backend.device)
         if sae is not None:
@@ -173,10 +173,10 @@ class Measurer:
         import torch
 
         reader = _Reader()
-        chunk = self._rooms.settings.PREFILL_CHUNK
+        chunk = self._context.settings.PREFILL_CHUNK
         try:
             for text in texts:
-                store = self._rooms.on_model(loaded, loaded.backend.new_store)
+                store = self._context.on_model(loaded, loaded.backend.new_store)
                 for start in range(0, len(text), chunk):
                     self._pass(loaded, store, text[start : start + chunk], layer, reader)
         finally:
@@ -191,12 +191,12 @@ class Measurer:
         def run() -> None:
             loaded.backend.extend(store, token_ids, work)
 
-        self._rooms.on_model(loaded, run)
+        self._context.on_model(loaded, run)
 
     def _tidy(self, loaded: LoadedModel) -> None:
         """Take the hook away again that the passes left."""
         try:
-            self._rooms.on_model(loaded, lambda: self._rooms.hook(loaded))
+            self._context.on_model(loaded, lambda: self._context.hook(loaded))
         except ModelBusy:
             log.debug("the model left while an SAE was measured; its hooks went with it")
 

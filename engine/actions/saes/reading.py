@@ -10,11 +10,11 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import TYPE_CHECKING, TypeVar
 
-from engine.actions.saes.context import Rooms
+from engine.actions.saes.context import SaeContext
 from engine.actions.saes.measuring import fit_to
 from engine.actions.saes.verify import find_files
 from engine.actions.saes.weights import attach_dtype, load_weights, require_memory
@@ -84,7 +84,7 @@ class TextReading:
 
     Attributes:
         features: The chosen ones, whose values every token has.
-        labels: Of every feature in it that has one; empty until :meth:`SaeActions.labelled_reading` fills them in.
+        labels: Of every feature in it that has one; empty until :meth:`TextReader.labelled` fills them in.
     """
 
     sae_id: str
@@ -111,8 +111,8 @@ class TextReading:
 class TextReader:
     """Prepares readings and hands them to the scheduler. Any thread but the engine's."""
 
-    def __init__(self, rooms: Rooms) -> None:
-        self._rooms = rooms
+    def __init__(self, context: SaeContext) -> None:
+        self._context = context
 
     def read(
         self,
@@ -134,17 +134,22 @@ class TextReader:
         :class:`ContextLengthExceeded`, :class:`NoChatTemplate`, :class:`QueueFull`; the future raises
         :class:`ModelBusy` when the model is taken away and :class:`RequestCancelled` when the program ends.
         """
-        loaded = self._rooms.resident()
+        loaded = self._context.resident()
         ids = token_ids_of(source, loaded)
         chosen = tuple(dict.fromkeys(features))
         self._check_size(len(ids), top_k, len(chosen))
         place = self.place(sae_id, layer, loaded)
         check_features(chosen, place.sae)
-        return submit(self._rooms, _TextReading(self._rooms, loaded, ids, place, top_k, chosen))
+        return submit(self._context, _TextReading(self._context, loaded, ids, place, top_k, chosen))
+
+    def labelled(self, found: TextReading) -> TextReading:
+        """A reading with the labels of all its features. Reads the library."""
+        labels = self._context.library.labels.of(found.sae_id, found.seen)
+        return replace(found, labels={index: label.label for index, label in sorted(labels.items())})
 
     def place(self, sae_id: str | None, layer: int | None, loaded: LoadedModel) -> ReadPlace:
         """The attached SAE that fits, else the library's of that id, read from its files. Raises as :meth:`read`."""
-        attachments = self._rooms.desk.state.attachments
+        attachments = self._context.desk.state.attachments
         for each in attachments:
             if sae_id in (None, each.sae_id) and layer in (None, each.layer):
                 return ReadPlace(each.sae_id, each.layer, each.sae)
@@ -153,7 +158,7 @@ class TextReader:
             raise SaeNotAttached(
                 f"{where}, so there is nothing to read with.", remedy="Attach an SAE, or name one of the library."
             )
-        record = self._rooms.record(sae_id)
+        record = self._context.record(sae_id)
         detected, config = find_files(record)
         wanted = layer if layer is not None else config.layer
         if wanted is None:
@@ -164,12 +169,12 @@ class TextReader:
         same = next((each.sae for each in attachments if each.sae_id == sae_id), None)
         if same is not None:
             return ReadPlace(sae_id, wanted, same)
-        dtype = attach_dtype(self._rooms.settings, loaded)
+        dtype = attach_dtype(self._context.settings, loaded)
         require_memory([(record, config)], dtype, loaded.backend.device)
         return ReadPlace(sae_id, wanted, load_weights(detected, loaded.backend.device, dtype))
 
     def _check_size(self, tokens: int, top_k: int, chosen: int) -> None:
-        settings = self._rooms.settings
+        settings = self._context.settings
         if (
             not isinstance(top_k, int)
             or isinstance(top_k, bool)
@@ -246,9 +251,9 @@ def check_features(features: Iterable[int], sae: Sae) -> None:
             )
 
 
-def submit(rooms: Rooms, reading: SaeReading[T]) -> Future[T]:
+def submit(context: SaeContext, reading: SaeReading[T]) -> Future[T]:
     """Queue a reading; its future tells the rest."""
-    rooms.scheduler.submit_reading(reading, rooms.thread.wake)
+    context.scheduler.submit_reading(reading, context.thread.wake)
     return reading.future
 
 
@@ -261,7 +266,7 @@ class SaeReading(PrefillJob[T]):
 
     def __init__(
         self,
-        rooms: Rooms,
+        context: SaeContext,
         loaded: LoadedModel,
         texts: Sequence[tuple[int, ...]],
         places: Iterable[ReadPlace],
@@ -269,7 +274,7 @@ class SaeReading(PrefillJob[T]):
         label: str | None = None,
     ) -> None:
         super().__init__(loaded, texts, label=label)
-        self._rooms = rooms
+        self._context = context
         places = tuple(places)
         self._layers = frozenset(place.layer for place in places)
         self._sae_ids = frozenset(place.sae_id for place in places)
@@ -307,9 +312,9 @@ class SaeReading(PrefillJob[T]):
 
     def _release(self) -> None:
         self._seen.clear()
-        if self._rooms.shelf.resident is self.loaded:
+        if self._context.shelf.resident is self.loaded:
             # Passes may have put a hook where no SAE is attached.
-            self._rooms.hook(self.loaded)
+            self._context.hook(self.loaded)
 
 
 def encoded(sae: Sae, residual: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
@@ -325,14 +330,14 @@ def encoded(sae: Sae, residual: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
 class _TextReading(SaeReading[TextReading]):
     def __init__(
         self,
-        rooms: Rooms,
+        context: SaeContext,
         loaded: LoadedModel,
         ids: tuple[int, ...],
         place: ReadPlace,
         top_k: int,
         chosen: tuple[int, ...],
     ) -> None:
-        super().__init__(rooms, loaded, [ids], [place])
+        super().__init__(context, loaded, [ids], [place])
         self._ids = ids
         self._place = place
         self._top_k = min(top_k, place.sae.config.d_sae)

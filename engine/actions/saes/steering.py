@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
-from engine.actions.saes.context import Rooms
+from engine.actions.saes.context import SaeContext
+from engine.actions.saes.pushing import pushes_now, typical_norm, with_first_strengths
 from engine.actions.saes.views import SteeringView, Viewer
 from engine.steering.errors import SteeringInvalid
 from engine.steering.live import AttachmentKey, LiveState
-from engine.steering.strengths import check_typed
+from engine.steering.push import Push
+from engine.steering.strengths import SteeredSet, check_typed
 from engine.steering.targets import require_indices
 
 MOST_VALUES = 1000
@@ -21,9 +23,13 @@ class HandSteering:
     Everything raises :class:`SaeNotAttached` when it is not there.
     """
 
-    def __init__(self, rooms: Rooms, viewer: Viewer) -> None:
-        self._rooms = rooms
+    def __init__(self, context: SaeContext, viewer: Viewer) -> None:
+        self._context = context
         self._viewer = viewer
+
+    def view(self, sae_id: str | None = None, layer: int | None = None) -> SteeringView:
+        """The values of the first attached SAE, or of the one named."""
+        return self._viewer.steering(sae_id, layer)
 
     def set_value(
         self, feature_idx: int, value: float, *, sae_id: str | None = None, layer: int | None = None
@@ -65,25 +71,37 @@ class HandSteering:
     def remove_value(self, feature_idx: int, *, sae_id: str | None = None, layer: int | None = None) -> SteeringView:
         """Take one feature out; the last one leaving switches the SAE off. Raises :class:`InvalidFeatureIndex`."""
         index = _index(feature_idx, "feature_idx")
-        with self._rooms.lock:
+        with self._context.lock:
             place = self._place(sae_id, layer)
             self._require_index(index, place)
-            self._rooms.desk.remove_value(place, index)
+            self._context.desk.remove_value(place, index)
             return self._viewer.steering(*place)
 
     def clear(self, *, sae_id: str | None = None, layer: int | None = None) -> SteeringView:
         """Take every value out and switch the SAE off."""
-        with self._rooms.lock:
+        with self._context.lock:
             place = self._place(sae_id, layer)
-            self._rooms.desk.clear(place)
+            self._context.desk.clear(place)
             return self._viewer.steering(*place)
 
     def set_enabled(self, enabled: bool, *, sae_id: str | None = None, layer: int | None = None) -> SteeringView:
         """Switch the SAE on or off; its values stay."""
-        with self._rooms.lock:
+        with self._context.lock:
             place = self._place(sae_id, layer)
-            self._rooms.desk.set_enabled(place, enabled)
+            self._context.desk.set_enabled(place, enabled)
             return self._viewer.steering(*place)
+
+    def typical_norm(self, sae_id: str, layer: int) -> float | None:
+        """The layer's median norm, where it is known; see :func:`engine.actions.saes.pushing.typical_norm`."""
+        return typical_norm(self._context, sae_id, layer)
+
+    def with_first_strengths(self, sae_id: str, layer: int, values: Mapping[int, float | None]) -> dict[int, float]:
+        """Fill in what was given without a strength; see :func:`engine.actions.saes.pushing.with_first_strengths`."""
+        return with_first_strengths(self._context, sae_id, layer, values)
+
+    def pushes(self, sets: Sequence[SteeredSet]) -> tuple[Push, ...]:
+        """How long the vectors are that ``sets`` add; see :func:`engine.actions.saes.pushing.pushes_now`."""
+        return pushes_now(self._context, sets)
 
     def alone(self, change: Callable[[], object]) -> tuple[LiveState, LiveState]:
         """Run ``change`` while nobody else manages steering; returns the live state before and after it.
@@ -91,24 +109,24 @@ class HandSteering:
         For a caller whose change looks at the state first, or is several changes. It may take the desk's own lock
         inside, never the other way round. Raises what ``change`` raises.
         """
-        with self._rooms.lock:
-            before = self._rooms.desk.state
+        with self._context.lock:
+            before = self._context.desk.state
             change()
-            return before, self._rooms.desk.state
+            return before, self._context.desk.state
 
     def _set(self, values: Mapping[int, float], sae_id: str | None, layer: int | None) -> SteeringView:
-        with self._rooms.lock:
+        with self._context.lock:
             place = self._place(sae_id, layer)
             if values:
-                self._rooms.desk.set_values(place, values)
+                self._context.desk.set_values(place, values)
             return self._viewer.steering(*place)
 
     def _place(self, sae_id: str | None, layer: int | None) -> AttachmentKey:
-        found = self._rooms.desk.attachment(sae_id, layer)
+        found = self._context.desk.attachment(sae_id, layer)
         return found.sae_id, found.layer
 
     def _require_index(self, index: int, place: AttachmentKey) -> None:
-        attached = next(each for each in self._rooms.desk.state.attached if (each.sae_id, each.layer) == place)
+        attached = next(each for each in self._context.desk.state.attached if (each.sae_id, each.layer) == place)
         require_indices([index], attached, what="the change", param="feature_idx")
 
 

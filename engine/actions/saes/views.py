@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from engine.actions.saes.context import Rooms
+from engine.actions.saes.context import SaeContext
 from engine.counting import MB, in_mb
 from engine.saes.attachment import Attachment
 from engine.wire import made_of
@@ -137,8 +137,8 @@ class Viewer:
     ``passes_steered``: layer to the number of passes that added a vector there, where someone counts them.
     """
 
-    def __init__(self, rooms: Rooms, passes_steered: Callable[[int], int] | None) -> None:
-        self._rooms = rooms
+    def __init__(self, context: SaeContext, passes_steered: Callable[[int], int] | None) -> None:
+        self._context = context
         self._passes_steered = passes_steered
 
     def first(self) -> FirstAttachmentView:
@@ -150,8 +150,8 @@ class Viewer:
 
     def all(self) -> AttachmentsView:
         """Every attachment and the memory they take together."""
-        state = self._rooms.desk.state
-        monitor = self._rooms.monitor.state()
+        state = self._context.desk.state
+        monitor = self._context.monitor.state()
         entries = tuple(
             AttachmentView(
                 each.sae_id,
@@ -169,15 +169,15 @@ class Viewer:
     def memory(self, attachments: Iterable[Attachment]) -> tuple[float, int, bool]:
         """What ``attachments`` take together, the advisory envelope, and whether they are above it."""
         size = held_bytes(attachments)
-        envelope = self._rooms.settings.MULTISAE_VRAM_ENVELOPE_MB
+        envelope = self._context.settings.MULTISAE_VRAM_ENVELOPE_MB
         return in_mb(size), envelope, size > envelope * MB
 
     def steering(self, sae_id: str | None = None, layer: int | None = None) -> SteeringView:
         """The hand-set values of the first attachment that fits; raises :class:`SaeNotAttached` for a named one."""
-        state = self._rooms.desk.state
+        state = self._context.desk.state
         if not state.attachments and sae_id is None and layer is None:
             return SteeringView(False, {})
-        each = self._rooms.desk.attachment(sae_id, layer)
+        each = self._context.desk.attachment(sae_id, layer)
         entry = state.entry((each.sae_id, each.layer))
         values = {str(index): value for index, value in sorted(entry.values.items())}
         return SteeringView(entry.enabled, values, each.sae_id, each.layer)

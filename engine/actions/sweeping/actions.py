@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 
-from engine.actions.saes.context import Rooms
+from engine.actions.saes.context import SaeContext
 from engine.actions.saes.pushing import pushes_now
 from engine.actions.saes.reading import ReadPlace, submit
 from engine.actions.sweeping.bases import choices, resolve_base
@@ -95,25 +95,25 @@ class SweepActions:
         runs: The sweeps of this session, whoever began them.
     """
 
-    def __init__(self, rooms: Rooms, generation: GenerationService) -> None:
-        self._rooms = rooms
+    def __init__(self, context: SaeContext, generation: GenerationService) -> None:
+        self._context = context
         self._generation = generation
-        self.runs = SweepBook(rooms.events)
+        self.runs = SweepBook(context.events)
 
     def choices(self) -> tuple[BaseChoice, ...]:
         """What a sweep can turn the dial of. Reads the library."""
-        return choices(self._rooms)
+        return choices(self._context)
 
     def resolve(self, kind: BaseKind, base_id: str = "") -> SweepBase:
         """What a choice comes to with what is attached now; see :func:`engine.actions.sweeping.bases.resolve_base`."""
-        return resolve_base(self._rooms, kind, base_id)
+        return resolve_base(self._context, kind, base_id)
 
     def suggested_words(self, base: SweepBase) -> tuple[str, ...]:
         """Topic words for what ``base`` amplifies, out of the labels of its features. Reads the library."""
         labels: list[FeatureLabel] = []
         for (sae_id, _), values in base.authored.items():
             amplified = [index for index, value in values.items() if value > 0]
-            labels.extend(self._rooms.library.labels.of(sae_id, amplified).values())
+            labels.extend(self._context.library.labels.of(sae_id, amplified).values())
         return suggested_words(labels)
 
     def start(self, settings: SweepSettings, base: SweepBase) -> SweepRun:
@@ -125,7 +125,7 @@ class SweepActions:
         return self.runs.start(
             settings,
             base,
-            lambda on_cell, stop: _Run(self._rooms, self._generation, settings, base, on_cell, stop),
+            lambda on_cell, stop: _Run(self._context, self._generation, settings, base, on_cell, stop),
         )
 
     def run(
@@ -138,7 +138,7 @@ class SweepActions:
         Raises :class:`ModelNotLoaded` and :class:`SaeNotAttached` before it begins, and :class:`ModelBusy` or
         :class:`RequestCancelled` when the model or the program goes.
         """
-        return _Run(self._rooms, self._generation, settings, base, on_cell, stop or threading.Event()).outcome()
+        return _Run(self._context, self._generation, settings, base, on_cell, stop or threading.Event()).outcome()
 
 
 class _Run:
@@ -146,22 +146,22 @@ class _Run:
 
     def __init__(
         self,
-        rooms: Rooms,
+        context: SaeContext,
         generation: GenerationService,
         settings: SweepSettings,
         base: SweepBase,
         on_cell: OnCell,
         stop: threading.Event,
     ) -> None:
-        self._rooms = rooms
+        self._context = context
         self._generation = generation
         self._settings = settings
         self._base = base
         self._on_cell = on_cell
         self._stop = stop
-        self._loaded = rooms.resident()
+        self._loaded = context.resident()
         check_bias(settings.sampling.logit_bias, self._loaded.info.vocab_size)
-        state = rooms.desk.state
+        state = context.desk.state
         self._attachments = state.attachments
         self._stream = state.stream
         self._steered = self._find_steered()
@@ -182,7 +182,7 @@ class _Run:
         try:
             while (waiting or self._cells) and not self._stop.is_set():
                 self._read_again()
-                while waiting and len(self._cells) < self._rooms.settings.MAX_LANES and self._begin(waiting[-1]):
+                while waiting and len(self._cells) < self._context.settings.MAX_LANES and self._begin(waiting[-1]):
                     waiting.pop()
                 if waiting or self._cells:
                     self._handle_next()
@@ -235,7 +235,7 @@ class _Run:
         )
         plan, cell.clamped = self._plan(cell.intensity)
         prepared = self._generation.prepare(request)
-        return replace(prepared, steering=ResolvedSteering(plan, self._rooms.desk.live_plan))
+        return replace(prepared, steering=ResolvedSteering(plan, self._context.desk.live_plan))
 
     def _plan(self, intensity: float) -> tuple[SteeringPlan, int]:
         """The plan at an intensity, made once, and how many strengths were clamped."""
@@ -287,8 +287,8 @@ class _Run:
         tokens = cell.tokens
         ids = (*cell.prompt_ids, *(token for token, _answer in tokens))
         answer = [place for place, (_token, counts) in enumerate(tokens, len(cell.prompt_ids)) if counts]
-        reading = Rereading(self._rooms, self._loaded, ids, answer, self._steered)
-        cell.rereading = submit(self._rooms, reading)
+        reading = Rereading(self._context, self._loaded, ids, answer, self._steered)
+        cell.rereading = submit(self._context, reading)
         self._full_since = None
 
         def read(future: Future[Reread]) -> None:
@@ -361,7 +361,7 @@ class _Run:
     def _find_facts(self, started: datetime) -> Mapping[str, str]:
         info = self._loaded.info
         sets = [SteeredSet.of(*place, values) for place, values in self._base.authored.items()]
-        length = told(pushes_now(self._rooms, sets))
+        length = told(pushes_now(self._context, sets))
         return {
             "Model": self._loaded.record.name,
             "Runs on": f"{info.device}, {info.dtype}",

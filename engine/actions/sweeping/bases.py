@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from engine.actions.saes.context import Rooms
+from engine.actions.saes.context import SaeContext
 from engine.actions.steering.lookup import require_circuit, require_cluster, require_profile, stored_circuit
 from engine.actions.sweeping.settings import BaseChoice, BaseKind, SweepBase
 from engine.documents.verdicts import judge_circuit
@@ -20,22 +20,22 @@ MOST_CIRCUITS = 1000
 LIVE = BaseChoice(BaseKind.LIVE, "", "What steers now")
 
 
-def choices(rooms: Rooms) -> tuple[BaseChoice, ...]:
+def choices(context: SaeContext) -> tuple[BaseChoice, ...]:
     """Clusters, profiles and circuits of the library, each kind by name, and what steers live. Reads the library."""
     found: list[BaseChoice] = []
     for kind, wanted in ((BaseKind.CLUSTER, ProfileKind.CLUSTER), (BaseKind.PROFILE, ProfileKind.MANUAL)):
-        for record in rooms.library.profiles.list(wanted):
+        for record in context.library.profiles.list(wanted):
             declared = read_stored(record).declared
             low, high = (None, None) if declared is None else declared
             found.append(BaseChoice(kind, record.id, record.name, low, high))
     found += [
         BaseChoice(BaseKind.CIRCUIT, each.id, each.name)
-        for each in rooms.library.circuits.list(limit=MOST_CIRCUITS).circuits
+        for each in context.library.circuits.list(limit=MOST_CIRCUITS).circuits
     ]
     return (*found, LIVE)
 
 
-def resolve_base(rooms: Rooms, kind: BaseKind, base_id: str) -> SweepBase:
+def resolve_base(context: SaeContext, kind: BaseKind, base_id: str) -> SweepBase:
     """The strengths of a choice by the SAE that serves them. Nothing is activated.
 
     Raises :class:`ProfileNotFound`, :class:`ClusterNotFound`, :class:`CircuitNotFound`, :class:`SaeNotAttached`,
@@ -43,11 +43,11 @@ def resolve_base(rooms: Rooms, kind: BaseKind, base_id: str) -> SweepBase:
     where nothing is steered.
     """
     if kind is BaseKind.LIVE:
-        found = _live(rooms)
+        found = _live(context)
     elif kind is BaseKind.CIRCUIT:
-        found = _circuit(rooms, base_id)
+        found = _circuit(context, base_id)
     else:
-        found = _profile(rooms, kind, base_id)
+        found = _profile(context, kind, base_id)
     if found.is_empty:
         raise InvalidParameter(
             f"{found.name} steers nothing, so its dial changes nothing.",
@@ -57,12 +57,12 @@ def resolve_base(rooms: Rooms, kind: BaseKind, base_id: str) -> SweepBase:
     return replace(found, id=base_id)
 
 
-def _profile(rooms: Rooms, kind: BaseKind, profile_id: str) -> SweepBase:
+def _profile(context: SaeContext, kind: BaseKind, profile_id: str) -> SweepBase:
     require = require_cluster if kind is BaseKind.CLUSTER else require_profile
-    record = require(rooms.library.profiles, profile_id)
-    stored = read_stored(record, rooms.library.saes.feature_count)
+    record = require(context.library.profiles, profile_id)
+    stored = read_stored(record, context.library.saes.feature_count)
     what = f"the {kind.value} '{stored.name}'"
-    sae = bound_for_request(stored.reference, rooms.desk.state.attached, what=what, param="base")
+    sae = bound_for_request(stored.reference, context.desk.state.attached, what=what, param="base")
     if sae is None:
         raise SaeNotAttached(
             f"No SAE is attached, so {what} cannot steer.", param="base", remedy="Attach the SAE it was made with."
@@ -71,14 +71,14 @@ def _profile(rooms: Rooms, kind: BaseKind, profile_id: str) -> SweepBase:
     return SweepBase(kind, stored.name, {(sae.sae_id, sae.layer): dict(stored.strengths)})
 
 
-def _circuit(rooms: Rooms, circuit_id: str) -> SweepBase:
-    record = require_circuit(rooms.library.circuits, circuit_id)
+def _circuit(context: SaeContext, circuit_id: str) -> SweepBase:
+    record = require_circuit(context.library.circuits, circuit_id)
     document = stored_circuit(record)
-    verdict = judge_circuit(document, rooms.desk.state.attached, dial_bounds(rooms.settings))
+    verdict = judge_circuit(document, context.desk.state.attached, dial_bounds(context.settings))
     authored = by_place(flatten(document), verdict.bindings)
     return SweepBase(BaseKind.CIRCUIT, record.name, authored, tuple(verdict.warnings))
 
 
-def _live(rooms: Rooms) -> SweepBase:
-    sets = rooms.desk.live_plan.sets
+def _live(context: SaeContext) -> SweepBase:
+    sets = context.desk.live_plan.sets
     return SweepBase(BaseKind.LIVE, LIVE.name, {(each.sae_id, each.layer): each.values for each in sets})

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from engine.actions.saes.context import Rooms
+from engine.actions.saes.context import SaeContext
 from engine.actions.saes.reading import ReadPlace, SaeReading
 from engine.generation.prefill_job import ReadingFigures
 from engine.models.registry import LoadedModel
@@ -45,9 +45,14 @@ class Rereading(SaeReading[Reread]):
     """
 
     def __init__(
-        self, rooms: Rooms, loaded: LoadedModel, ids: tuple[int, ...], answer: Sequence[int], steered: Sequence[Steered]
+        self,
+        context: SaeContext,
+        loaded: LoadedModel,
+        ids: tuple[int, ...],
+        answer: Sequence[int],
+        steered: Sequence[Steered],
     ) -> None:
-        super().__init__(rooms, loaded, [ids], [each.place for each in steered])
+        super().__init__(context, loaded, [ids], [each.place for each in steered])
         self._ids = ids
         self._start = answer[0] if answer else len(ids)
         self._answer = frozenset(answer)

@@ -35,13 +35,13 @@ def reload(engine: Engine) -> None:
 
 def steer(engine: Engine) -> str:
     """A cluster at λ 0.8 on layer 1, and a value by hand on layer 0; the cluster's id."""
-    engine.saes.attach_set([("one", 1), ("nought", 0)])
+    engine.attachments.attach_set([("one", 1), ("nought", 0)])
     document = raw(cluster("Harbour", member(3, 8.0), sae=PLACE))
     (item,) = engine.clusters.import_document(document).results
     assert item.profile_id is not None
     engine.profiles.set_intensity(item.profile_id, 0.8, reapply=False)
     engine.profiles.activate(item.profile_id)
-    engine.saes.set_steering(5, 2.5, sae_id="nought", layer=0)
+    engine.hand_steering.set_value(5, 2.5, sae_id="nought", layer=0)
     return item.profile_id
 
 
@@ -67,7 +67,7 @@ def test_it_comes_back_set_and_switched_off(engine: Engine) -> None:
     active = engine.library.profiles.active()
     assert active is not None and active.id == profile
     for sae_id, layer in (("one", 1), ("nought", 0)):
-        engine.saes.enable_steering(True, sae_id=sae_id, layer=layer)
+        engine.hand_steering.set_enabled(True, sae_id=sae_id, layer=layer)
     assert engine.desk.live_plan.report == plan.report
     # Asked again it does nothing: a person may have changed things since.
     assert engine.standing.put_back().in_words() == ""
@@ -96,8 +96,8 @@ def test_each_model_has_its_own_and_the_next_start_knows_it(
 
 
 def test_what_a_person_detached_stays_away(engine: Engine) -> None:
-    engine.saes.attach_set([("one", 1), ("nought", 0)])
-    engine.saes.detach("one")
+    engine.attachments.attach_set([("one", 1), ("nought", 0)])
+    engine.attachments.detach("one")
     reload(engine)
     assert engine.standing.put_back().attached == (("nought", 0),)
 

@@ -34,7 +34,7 @@ def engine(make_engine: EngineMaker, tmp_path: Path) -> Engine:
     made = make_engine()
     for name, layer in (("low", 1), ("high", 2)):
         made.saes.import_local(make_sae(tmp_path / name, layer=layer, seed=layer), sae_id=name)
-    made.saes.attach_set([("low", 1), ("high", 2)])
+    made.attachments.attach_set([("low", 1), ("high", 2)])
     return made
 
 
@@ -50,7 +50,7 @@ def activate_circuit(engine: Engine) -> str:
 def test_detaching_one_layer_of_a_circuit_ends_it_whole(engine: Engine) -> None:
     """What is left of a circuit has not the whole one's evidence, so it may not go on under its name."""
     circuit_id = activate_circuit(engine)
-    engine.saes.detach("high")
+    engine.attachments.detach("high")
     assert engine.desk.live_plan.is_empty
     assert engine.desk.live_plan.rung is None
     record = engine.library.circuits.get(circuit_id)
@@ -63,9 +63,9 @@ def test_detaching_the_place_of_a_profile_ends_it(engine: Engine) -> None:
     profile = engine.profiles.create("calm", steering={"3": 5.0}, sae_id="low", layer=1)
     engine.profiles.activate(profile.record.id)
     assert not engine.desk.live_plan.is_empty
-    engine.saes.detach("high")
+    engine.attachments.detach("high")
     assert engine.library.profiles.active() is not None
-    engine.saes.detach("low")
+    engine.attachments.detach("low")
     assert engine.desk.live_plan.is_empty
     assert engine.library.profiles.active() is None
 
@@ -102,5 +102,5 @@ def test_the_hooks_are_counted(engine: Engine) -> None:
     request = GenerationRequest("tiny-llama", TextInput(("the sea",)), Sampling(ignore_eos=True), max_tokens=4)
     collect(engine.generation, engine.generation.prepare(request))
     # One pass reads the prompt, three feed the first three tokens back; layer 2 is never added to.
-    view = wire(engine.saes.attachments_view())
+    view = wire(engine.attachments.all())
     assert [entry["steering_apply_count"] for entry in view["entries"]] == [4, 0]

@@ -162,7 +162,7 @@ def test_detaching_while_a_reader_encodes_on_a_running_engine(
 ) -> None:
     engine = make_engine()
     engine.saes.import_local(make_mirror_sae(tmp_path / "mirror", layer=1), sae_id="mirror")
-    engine.saes.attach("mirror")
+    engine.attachments.attach("mirror")
     engine.monitor.configure()
     sae = weakref.ref(engine.desk.state.attachments[0].sae)
     # As if an event had been sent a moment ago: nothing makes the engine thread encode.
@@ -172,7 +172,7 @@ def test_detaching_while_a_reader_encodes_on_a_running_engine(
     assert held.threads == set()
     reading = on_thread("reader", engine.monitor.history)
     assert held.inside.wait(60)
-    leaving = on_thread("detacher", lambda: engine.saes.detach("mirror"))
+    leaving = on_thread("detacher", lambda: engine.attachments.detach("mirror"))
     wait_until(lambda: engine.desk.state.attachments == (), "the engine thread to take it away")
     # The desk has let go; the engine thread waits for the reader, who holds the weights.
     assert sae() is not None

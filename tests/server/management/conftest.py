@@ -164,5 +164,5 @@ def load(house: House, checkpoint: Path) -> House:
 
 
 def attach(house: House) -> House:
-    house.engine.saes.attach_set([("a", None), ("b", None)])
+    house.engine.attachments.attach_set([("a", None), ("b", None)])
     return house

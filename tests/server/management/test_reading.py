@@ -24,7 +24,7 @@ FOX = ["the quick brown fox", "a smile and a dog", "the lazy dog jumps"]
 def mirror(loaded: House, tmp_path: Any) -> House:
     """As ``loaded``, with an SAE of plain coordinates attached at layer 1: feature i is coordinate i, 32 + i its loss."""
     loaded.engine.saes.import_local(make_mirror_sae(tmp_path / "mirror", layer=1), sae_id="mirror")
-    loaded.engine.saes.attach("mirror")
+    loaded.engine.attachments.attach("mirror")
     return loaded
 
 
@@ -50,7 +50,7 @@ def test_a_text_is_read_token_by_token(mirror: House) -> None:
     assert found["figures"].keys() == {"seconds_queued", "seconds_total"}
     ids = [token["token_id"] for token in tokens]
     assert api.ok("POST", READ, {"token_ids": ids, "top_k": 3, "features": [5, 37]})["tokens"] == tokens
-    direct = mirror.engine.saes.read_text("the quick brown fox", top_k=3, features=[5, 37]).result(60)
+    direct = mirror.engine.reading.read("the quick brown fox", top_k=3, features=[5, 37]).result(60)
     assert [list(each.activations) for each in direct.tokens] == [token["activations"] for token in tokens]
 
 
@@ -186,7 +186,7 @@ def test_a_client_that_leaves_ends_its_reading(
 ) -> None:
     house = load(serve(make_engine(None, MAX_LANES=1)), checkpoint("llama", max_positions=65536))
     house.engine.saes.import_local(make_mirror_sae(tmp_path / "mirror", layer=1), sae_id="mirror")
-    house.engine.saes.attach("mirror")
+    house.engine.attachments.attach("mirror")
     # Minutes of reading: hundreds of chunks.
     long = {"token_ids": [5] * 60_000, "top_k": 1}
     texts = {"a": ["the sea and the ship " * 40] * 900, "b": ["a"]}

@@ -19,7 +19,7 @@ WAITING = MANAGEMENT_THREADS + 4
 @contextmanager
 def somebody_changes(house: House) -> Iterator[None]:
     """The lock under which steering is managed is held by someone else."""
-    with house.engine.saes._rooms.lock:
+    with house.engine.steering_lock:
         yield
 
 

@@ -137,7 +137,7 @@ def sweep(studio: Studio) -> None:
     studio.attach_demo_set()
     if not studio.demo:
         first = studio.engine.desk.state.attachments[0]
-        studio.engine.saes.set_steering(3, 4.0, sae_id=first.sae_id, layer=first.layer)
+        studio.engine.hand_steering.set_value(3, 4.0, sae_id=first.sae_id, layer=first.layer)
     studio.window.show_page(SWEEP)
     page = studio.window.page(SWEEP)
     assert isinstance(page, SweepPage)

@@ -19,10 +19,9 @@ def steering_no_sae(studio: Studio) -> None:
 
 def steering(studio: Studio) -> None:
     studio.attach_demo_set()
-    saes = studio.engine.saes
     first, second = studio.engine.desk.state.attachments[:2]
     known = [each.feature_idx for each in studio.engine.library.labels.search(first.sae_id, "", limit=2)]
-    saes.set_steering_batch(
+    studio.engine.hand_steering.set_values(
         dict(zip([*known, 41, 7, 99], (12.0, -40.0, 2.0), strict=False)), sae_id=first.sae_id, layer=first.layer
     )
     studio.window.show_page(STEERING)
@@ -31,12 +30,12 @@ def steering(studio: Studio) -> None:
     studio.until(lambda: len(page.cards) == number and len(page.shelf.rows) >= number, "the attached SAEs")
     studio.camera.settle(600)
     studio.take("steering")
-    saes.set_steering_batch({3: 1.0}, sae_id=second.sae_id, layer=second.layer)
+    studio.engine.hand_steering.set_values({3: 1.0}, sae_id=second.sae_id, layer=second.layer)
     studio.window.show_page(CHAT)
     ask(studio, QUESTION, 48)
     studio.take("steering-chat")
     for each in studio.engine.desk.state.attachments:
-        saes.clear_steering(sae_id=each.sae_id, layer=each.layer)
+        studio.engine.hand_steering.clear(sae_id=each.sae_id, layer=each.layer)
 
 
 def clusters(studio: Studio) -> None:

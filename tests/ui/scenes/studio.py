@@ -222,10 +222,10 @@ class Studio:
         if self.engine.desk.state.attachments:
             return
         if self.demo:
-            self.engine.saes.attach_saved_set(read_index(DEMO)["attach_set"])
+            self.engine.attachments.attach_saved_set(read_index(DEMO)["attach_set"])
         else:
             for sae_id in self._make_saes():
-                self.engine.saes.attach(sae_id)
+                self.engine.attachments.attach(sae_id)
         self.camera.settle()
 
     def _make_saes(self) -> list[str]:

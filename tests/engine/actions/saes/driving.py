@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from engine.actions.lock import SteeringLock
-from engine.actions.saes import SaeActions
+from engine.actions.saes.attachments import Attachments
+from engine.actions.saes.context import SaeContext
+from engine.actions.saes.views import Viewer
 from engine.engine import Engine
 from engine.events import Event
 
 
-def actions_on(engine: Engine, *, on_detached: Callable[[str], None] | None = None, **more: Any) -> SaeActions:
-    """The actions as the engine wires them, with an ear of the test's own."""
-    told = {} if on_detached is None else {"on_detached": on_detached}
-    return SaeActions(
+def attachments_on(engine: Engine, on_detached: Callable[[str], None]) -> Attachments:
+    """The attachments as the engine wires them, with an ear of the test's own."""
+    return Attachments(context_of(engine), Viewer(context_of(engine), None), on_detached)
+
+
+def context_of(engine: Engine) -> SaeContext:
+    """What the actions of ``engine`` act on, with a lock of the test's own."""
+    return SaeContext(
         engine.settings,
         engine.library,
         engine.desk,
@@ -24,8 +29,6 @@ def actions_on(engine: Engine, *, on_detached: Callable[[str], None] | None = No
         engine._thread,
         engine.events,
         SteeringLock(),
-        **told,
-        **more,
     )
 
 

@@ -22,13 +22,11 @@ import transformers  # noqa: F401 - so that the forks need not
 from sqlalchemy import event
 
 from engine.actions.models.importing import import_local_model
-from engine.actions.saes import SaeActions
 from engine.actions.written import MARKER
 from engine.config import EngineSettings
 from engine.engine import Engine
 from engine.events import SaeAttached, SaeDetached, SteeringUpdated
 from engine.library.database import Library
-from tests.engine.actions.saes.driving import actions_on
 from tests.made_saes import make_sae
 from tests.tiny import build_checkpoint
 
@@ -82,49 +80,48 @@ class Points:
             self._reached("commit")
 
 
-Action = Callable[[SaeActions, Path], object]
+Action = Callable[[Engine, Path], object]
 
 
-def imported(saes: SaeActions, folder: Path) -> None:
-    saes.import_local(folder / SOURCE, sae_id="sea", copy=True)
+def imported(engine: Engine, folder: Path) -> None:
+    engine.saes.import_local(folder / SOURCE, sae_id="sea", copy=True)
 
 
-def by_reference(saes: SaeActions, folder: Path) -> None:
-    saes.import_local(folder / SOURCE, sae_id="sea")
+def by_reference(engine: Engine, folder: Path) -> None:
+    engine.saes.import_local(folder / SOURCE, sae_id="sea")
 
 
-def nothing(saes: SaeActions, folder: Path) -> None: ...
+def nothing(engine: Engine, folder: Path) -> None: ...
 
 
-def attached(saes: SaeActions, folder: Path) -> None:
-    saes.attach("sea", 1)
-    saes.set_steering(1, 1.0)
+def attached(engine: Engine, folder: Path) -> None:
+    engine.attachments.attach("sea", 1)
+    engine.hand_steering.set_value(1, 1.0)
 
 
 ACTIONS: dict[str, tuple[Action, Action, bool]] = {
     "import": (nothing, imported, False),
     "import again": (by_reference, imported, False),
-    "delete": (imported, lambda saes, folder: saes.delete("sea"), False),
-    "attach": (imported, lambda saes, folder: saes.attach("sea", 1), True),
+    "delete": (imported, lambda engine, folder: engine.saes.delete("sea"), False),
+    "attach": (imported, lambda engine, folder: engine.attachments.attach("sea", 1), True),
     "detach": (
-        lambda saes, folder: (imported(saes, folder), attached(saes, folder)),
-        lambda saes, folder: saes.detach("sea"),
+        lambda engine, folder: (imported(engine, folder), attached(engine, folder)),
+        lambda engine, folder: engine.attachments.detach("sea"),
         True,
     ),
 }
 """What there is before, what is done, and whether a model is loaded."""
 
 
-def start(data: Path, model: Path | None) -> tuple[Engine, SaeActions]:
+def start(data: Path, model: Path | None) -> Engine:
     library = Library.open(data / "millm.db")
     engine = Engine(EngineSettings(DTYPE="float32", CPU_THREADS=1), library)
-    saes = actions_on(engine)
     if model is not None:
         engine.start()
         known = library.models.list()
         found = known[0] if known else import_local_model(library, engine.events, model)
         engine.loader.load(found.id).result(120)
-    return engine, saes
+    return engine
 
 
 def found_by_a_new_start(data: Path, folder: Path, before: Any) -> Any:
@@ -136,8 +133,7 @@ def found_by_a_new_start(data: Path, folder: Path, before: Any) -> Any:
     with Library.open(data / "millm.db") as library:
         library.reset_after_restart()
         engine = Engine(EngineSettings(), library)
-        saes = actions_on(engine)
-        saes.sweep()
+        engine.saes.sweep()
         now = state(library, data)
         rows = {each.id: each for each in library.saes.list()}
         copies = {sae_id for sae_id, row in rows.items() if row.copied}
@@ -147,7 +143,7 @@ def found_by_a_new_start(data: Path, folder: Path, before: Any) -> Any:
             return "a row without its files, or one that says it is attached"
         if any(each.locked for each in library.models.list()):
             return "a model is still locked"
-        imported(saes, folder)
+        imported(engine, folder)
         if state(library, data)["folders"] != ["sea"] or len(library.saes.list()) != 1:
             return "the import does not work any more"
     return "before" if now == before else "after"
@@ -180,12 +176,12 @@ def run(folder: Path, name: str) -> list[tuple[str, Any]]:
         child = os.fork()
         if child == 0:
             torch.set_num_threads(1)
-            engine, saes = start(data, folder / "model" if with_model else None)
-            prepare(saes, folder)
+            engine = start(data, folder / "model" if with_model else None)
+            prepare(engine, folder)
             before = state(engine.library, data)
             os.write(writing, json.dumps(before).encode() + b"\n")
             Points(len(found) + 1, writing, engine)
-            action(saes, folder)
+            action(engine, folder)
             os.write(writing, b"done")
             # Not closed: that would tidy up, as a program that is killed cannot.
             os.kill(os.getpid(), signal.SIGKILL)

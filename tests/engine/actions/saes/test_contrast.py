@@ -47,7 +47,7 @@ def make_word_sae(engine: Engine, folder: Path, layer: int = 0) -> str:
 def engine(make_engine: EngineMaker, tmp_path: Path) -> Engine:
     made = make_engine()
     make_word_sae(made, tmp_path / "words")
-    made.saes.attach("words")
+    made.attachments.attach("words")
     return made
 
 
@@ -57,7 +57,7 @@ def by_hand(engine: Engine) -> dict[str, list[list[float]]]:
     for name, texts in (("a", A), ("b", B)):
         values: list[tuple[float, ...]] = []
         for text in texts:
-            tokens = engine.saes.read_text(text, top_k=0, features=[0, 1]).result(60).tokens
+            tokens = engine.reading.read(text, top_k=0, features=[0, 1]).result(60).tokens
             values += [token.activations for token in tokens if not token.sink]
         found[name] = [
             [sum(v[i] for v in values) / len(values), sum(v[i] > 0 for v in values) / len(values)] for i in (0, 1)
@@ -66,7 +66,7 @@ def by_hand(engine: Engine) -> dict[str, list[list[float]]]:
 
 
 def test_score_means_and_shares(engine: Engine) -> None:
-    found = engine.saes.contrast(A, B, density_cap=1.0).result(60)
+    found = engine.contrasts.find(A, B, density_cap=1.0).result(60)
     expected = by_hand(engine)
     assert (found.sae_id, found.layer, found.model, found.left_out) == ("words", 0, "tiny-llama", 0)
     told = {each.index: (each, "a", "b") for each in found.toward_a}
@@ -89,42 +89,42 @@ def test_score_means_and_shares(engine: Engine) -> None:
 
 
 def test_swapping_the_sets_swaps_the_sides(engine: Engine) -> None:
-    there, back = (engine.saes.contrast(*sets, density_cap=1.0).result(60) for sets in ((A, B), (B, A)))
+    there, back = (engine.contrasts.find(*sets, density_cap=1.0).result(60) for sets in ((A, B), (B, A)))
     assert (there.toward_a, there.toward_b) == (back.toward_b, back.toward_a)
     assert (there.tokens_a, there.tokens_b) == (back.tokens_b, back.tokens_a)
 
 
 def test_a_set_against_itself_has_no_difference(engine: Engine) -> None:
-    found = engine.saes.contrast(A, A, density_cap=1.0).result(60)
+    found = engine.contrasts.find(A, A, density_cap=1.0).result(60)
     assert (found.toward_a, found.toward_b) == ((), ())
 
 
 def test_the_density_cap_goes_by_the_label_where_there_is_one(engine: Engine) -> None:
-    all_of_them = engine.saes.contrast(A, B, density_cap=1.0).result(60)
+    all_of_them = engine.contrasts.find(A, B, density_cap=1.0).result(60)
     some = (*all_of_them.toward_a, *all_of_them.toward_b)
     engine.saes.import_labels("words", [FeatureLabel(each.index, "x", density=0.05) for each in some])
-    kept = engine.saes.contrast(A, B).result(60)
+    kept = engine.contrasts.find(A, B).result(60)
     assert len(kept.toward_a) + len(kept.toward_b) == len(some) and kept.left_out == 0
     assert {each.density for each in (*kept.toward_a, *kept.toward_b)} == {0.05}
-    none = engine.saes.contrast(A, B, density_cap=0.04).result(60)
+    none = engine.contrasts.find(A, B, density_cap=0.04).result(60)
     assert (none.toward_a, none.toward_b, none.left_out) == ((), (), len(some))
 
 
 def test_refusals(engine: Engine, make_engine: EngineMaker) -> None:
     with pytest.raises(InvalidParameter, match="There is no text in B"):
-        engine.saes.contrast(A, [])
+        engine.contrasts.find(A, [])
     with pytest.raises(InvalidParameter, match="The text 2 of A is empty"):
-        engine.saes.contrast(["x", " "], B)
+        engine.contrasts.find(["x", " "], B)
     with pytest.raises(InvalidParameter, match="at most 1000"):
-        engine.saes.contrast(["x"] * 1001, B)
+        engine.contrasts.find(["x"] * 1001, B)
     with pytest.raises(InvalidParameter, match="above 0, at most 1"):
-        engine.saes.contrast(A, B, density_cap=0.0)
+        engine.contrasts.find(A, B, density_cap=0.0)
     with pytest.raises(InvalidParameter, match="from 1 to 200"):
-        engine.saes.contrast(A, B, limit=0)
+        engine.contrasts.find(A, B, limit=0)
     with pytest.raises(InvalidParameter, match="The texts of A hold no token to count"):
-        engine.saes.contrast(["a"], B).result(60)
+        engine.contrasts.find(["a"], B).result(60)
     with pytest.raises(SaeNotAttached):
-        make_engine().saes.contrast(A, B)
+        make_engine().contrasts.find(A, B)
 
 
 def test_a_cluster_document_of_what_was_found(engine: Engine) -> None:

@@ -26,7 +26,7 @@ from engine.library.records import SaeRecord, SaeSource, SaeStatus
 from engine.models.hardware import devices
 from engine.saes.errors import SaeFormatUnknown, SaeLoadFailed, SaeNotSteerable
 from engine.wire import wire
-from tests.engine.actions.saes.driving import actions_on, hearing
+from tests.engine.actions.saes.driving import hearing
 from tests.made_saes import make_mirror_sae, make_sae, write_sae
 
 EngineMaker = Callable[..., Engine]
@@ -39,7 +39,7 @@ def engine(make_engine: EngineMaker) -> Engine:
 
 @pytest.fixture
 def saes(engine: Engine) -> SaeActions:
-    return actions_on(engine)
+    return engine.saes
 
 
 def data(engine: Engine) -> Path:
@@ -438,7 +438,7 @@ def test_errors_carry_their_codes() -> None:
 
 def test_an_import_with_a_fitting_model_is_measured(make_engine: EngineMaker, tmp_path: Path) -> None:
     engine = make_engine()
-    record, created = actions_on(engine).import_local(make_mirror_sae(tmp_path / "mirror", layer=2))
+    record, created = engine.saes.import_local(make_mirror_sae(tmp_path / "mirror", layer=2))
     assert created and record.measured_l0 == 32.0
     assert record.measured_variance_explained == pytest.approx(1.0, abs=1e-9)
     assert record.measured_at is not None and record.dead_share == 0.0
@@ -449,7 +449,7 @@ def test_an_import_for_another_model_is_not_measured(
     make_engine: EngineMaker, tmp_path: Path, how: dict[str, object]
 ) -> None:
     engine = make_engine()
-    record, _ = actions_on(engine).import_local(make_sae(tmp_path / "a", **how))  # type: ignore[arg-type]
+    record, _ = engine.saes.import_local(make_sae(tmp_path / "a", **how))  # type: ignore[arg-type]
     assert record.measured_l0 is None
 
 

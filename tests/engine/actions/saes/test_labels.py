@@ -18,7 +18,7 @@ from engine.events import SaesChanged
 from engine.library.errors import SaeNotFound
 from engine.library.records import FeatureLabel
 from engine.wire import wire
-from tests.engine.actions.saes.driving import actions_on, hearing
+from tests.engine.actions.saes.driving import hearing
 from tests.made_saes import make_sae
 
 EngineMaker = Callable[..., Engine]
@@ -149,7 +149,7 @@ def engine(make_engine: EngineMaker) -> Engine:
 
 @pytest.fixture
 def saes(engine: Engine, tmp_path: Path) -> SaeActions:
-    saes = actions_on(engine)
+    saes = engine.saes
     saes.import_local(make_sae(tmp_path / "sea"), sae_id="sea")
     return saes
 

@@ -17,7 +17,7 @@ from engine.library.errors import SaeNotFound
 from engine.models.hardware import devices
 from engine.saes.errors import SaeIncompatible, SaeLoadFailed
 from engine.sampling import Sampling
-from tests.engine.actions.saes.driving import actions_on, attached, hearing, hooked
+from tests.engine.actions.saes.driving import attached, hearing, hooked
 from tests.made_saes import make_mirror_sae, make_sae
 from tests.waiting import wait_until
 
@@ -32,7 +32,7 @@ def engine(make_engine: EngineMaker) -> Engine:
 
 @pytest.fixture
 def saes(engine: Engine) -> SaeActions:
-    return actions_on(engine)
+    return engine.saes
 
 
 def unmeasured(saes: SaeActions, folder: Path, **how: Any) -> str:
@@ -45,7 +45,7 @@ def unmeasured(saes: SaeActions, folder: Path, **how: Any) -> str:
 def test_what_loses_nothing_measures_as_such(engine: Engine, saes: SaeActions, tmp_path: Path, layer: int) -> None:
     sae_id = unmeasured(saes, tmp_path / "m", layer=layer, l0=32.0)
     heard = hearing(engine, SaesChanged)
-    record = saes.measure(sae_id)
+    record = engine.measurer.measure(sae_id)
     assert (record.measured_l0, record.dead_share) == (32.0, 0.0)
     assert record.measured_variance_explained == pytest.approx(1.0, abs=1e-9)
     assert record.measured_at is not None and heard == [SaesChanged()]
@@ -65,7 +65,7 @@ def test_the_figures_do_not_hang_on_how_the_text_is_cut(make_engine: EngineMaker
     found = []
     for chunk in (7, 512):
         engine = make_engine(PREFILL_CHUNK=chunk)
-        saes = actions_on(engine)
+        saes = engine.saes
         record, _ = saes.import_local(make_sae(tmp_path / f"cut {chunk}", architecture="jumprelu", context_size=100))
         assert record.measured_l0 is not None and record.measured_variance_explained is not None
         found.append((record.measured_l0, record.measured_variance_explained))
@@ -81,7 +81,7 @@ def test_a_tokenizer_with_a_bos_and_training_without(
     make_engine: EngineMaker, checkpoint: CheckpointMaker, tmp_path: Path
 ) -> None:
     engine = make_engine(checkpoint("llama", add_bos=True))
-    saes = actions_on(engine)
+    saes = engine.saes
     counts = {}
     for prepend in (True, False):
         record, _ = saes.import_local(
@@ -100,47 +100,47 @@ def test_a_tokenizer_with_a_bos_and_training_without(
 
 def test_refusals(engine: Engine, saes: SaeActions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SaeNotFound):
-        saes.measure("unknown")
+        engine.measurer.measure("unknown")
     nowhere, _ = saes.import_local(make_sae(tmp_path / "nowhere", layer=None))
     with pytest.raises(InvalidParameter):
-        saes.measure(nowhere.id)
+        engine.measurer.measure(nowhere.id)
     wide, _ = saes.import_local(make_sae(tmp_path / "wide", d_in=16))
     with pytest.raises(SaeIncompatible):
-        saes.measure(wide.id)
+        engine.measurer.measure(wide.id)
     gone = unmeasured(saes, tmp_path / "gone")
     (tmp_path / "gone" / "sae_weights.safetensors").rename(tmp_path / "away")
     with pytest.raises(SaeLoadFailed):
-        saes.measure(gone)
+        engine.measurer.measure(gone)
     big = unmeasured(saes, tmp_path / "big", layer=2)
     monkeypatch.setattr(devices, "available_memory", lambda device: 0)
     with pytest.raises(InsufficientMemory):
-        saes.measure(big)
+        engine.measurer.measure(big)
     assert all(each.measured_l0 is None for each in saes.list())
     engine.loader.unload().result(60)
     with pytest.raises(ModelNotLoaded):
-        saes.measure(big)
+        engine.measurer.measure(big)
 
 
 def test_pending_measurements_after_a_load(make_engine: EngineMaker, tmp_path: Path) -> None:
     engine = make_engine(load=False)
-    saes = actions_on(engine)
+    saes = engine.saes
     fits, _ = saes.import_local(make_mirror_sae(tmp_path / "fits"))
     saes.import_local(make_sae(tmp_path / "wide", d_in=16))
     broken, _ = saes.import_local(make_sae(tmp_path / "broken", seed=7))
     (tmp_path / "broken" / "cfg.json").unlink()
-    assert saes.measure_pending() == []
+    assert engine.measurer.measure_pending() == []
     engine.loader.load(1).result(60)
-    assert [each.id for each in saes.measure_pending()] == [fits.id]
-    assert saes.measure_pending() == []
+    assert [each.id for each in engine.measurer.measure_pending()] == [fits.id]
+    assert engine.measurer.measure_pending() == []
     assert saes.get(fits.id).measured_l0 == 32.0 and saes.get(broken.id).measured_l0 is None
 
 
 def test_an_answer_goes_on_while_an_sae_is_measured(make_engine: EngineMaker, tmp_path: Path) -> None:
     engine = make_engine(PREFILL_CHUNK=8)
-    saes = actions_on(engine)
+    saes = engine.saes
     other, _ = saes.import_local(make_sae(tmp_path / "attached", layer=3, model_name="acme/other"))
-    saes.attach(other.id)
-    saes.set_steering(1, 30.0)
+    engine.attachments.attach(other.id)
+    engine.hand_steering.set_value(1, 30.0)
     sae_id = unmeasured(saes, tmp_path / "m", layer=1)
     deltas: list[Delta] = []
     prepared = engine.generation.prepare(
@@ -149,7 +149,7 @@ def test_an_answer_goes_on_while_an_sae_is_measured(make_engine: EngineMaker, tm
     handle = engine.generation.submit(prepared, deltas.append)
     wait_until(lambda: any(isinstance(each, TextDelta) for each in deltas), "the first token")
     before = written(deltas)
-    record = saes.measure(sae_id)
+    record = engine.measurer.measure(sae_id)
     # 2048 tokens in chunks of 8 are 256 jobs, and after each the lanes have their turn.
     # A few tokens may be held back: they are parts of a character.
     assert written(deltas) - before >= 240
@@ -167,9 +167,9 @@ def test_the_attached_weights_themselves_are_measured(
     engine: Engine, saes: SaeActions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sae_id = unmeasured(saes, tmp_path / "m")
-    saes.attach(sae_id)
+    engine.attachments.attach(sae_id)
     monkeypatch.setattr(devices, "available_memory", lambda device: 0)
-    assert saes.measure(sae_id).measured_l0 == 32.0
+    assert engine.measurer.measure(sae_id).measured_l0 == 32.0
     assert saes.get(sae_id).status.value == "attached" and hooked(engine) == {1}
 
 
@@ -188,5 +188,5 @@ def test_a_model_that_leaves_meanwhile(
 
     monkeypatch.setattr(measuring.Measurer, "_pass", leaving)
     with pytest.raises(ModelBusy, match="unloaded meanwhile"):
-        saes.measure(sae_id)
+        engine.measurer.measure(sae_id)
     assert saes.get(sae_id).measured_l0 is None

@@ -155,7 +155,7 @@ def test_only_the_last_are_kept(session: Session) -> None:
 def test_the_end_of_the_program_ends_it(make_engine: Callable[..., Engine], tmp_path: Path) -> None:
     engine = make_engine()
     engine.saes.import_local(make_mirror_sae(tmp_path / "mirror", layer=1), sae_id="mirror")
-    engine.saes.attach("mirror")
+    engine.attachments.attach("mirror")
     heard: queue.Queue[Event] = queue.Queue()
     engine.events.subscribe(heard.put, SweepComplete)
     base = SweepBase(BaseKind.LIVE, "by hand", {("mirror", 1): {3: 4.0}})

@@ -34,6 +34,7 @@ from engine.library.errors import CircuitNotFound, ProfileNotFound
 from engine.models.backends.backend import Backend
 from engine.sampling import Sampling
 from engine.steering.request import SteeringRequest
+from tests.engine.actions.saes.driving import context_of
 from tests.made_saes import make_mirror_sae
 from tests.tiny import THINKING_TEMPLATE, teach
 from tests.waiting import wait_until
@@ -51,7 +52,7 @@ def engine(make_engine: EngineMaker, tmp_path: Path) -> Engine:
 
 def ready(engine: Engine, folder: Path) -> Engine:
     engine.saes.import_local(make_mirror_sae(folder / "mirror", layer=1), sae_id="mirror")
-    engine.saes.attach("mirror")
+    engine.attachments.attach("mirror")
     return engine
 
 
@@ -93,7 +94,7 @@ def test_each_cell_is_what_a_request_of_its_own_gives(engine: Engine) -> None:
 def test_the_live_state_is_neither_read_nor_changed(engine: Engine) -> None:
     settings = SweepSettings(("the sea",), (0.0, 1.0), max_tokens=6)
     before = cells_of(engine, settings)
-    engine.saes.set_steering(7, 90.0, sae_id="mirror", layer=1)
+    engine.hand_steering.set_value(7, 90.0, sae_id="mirror", layer=1)
     version = engine.desk.live_plan.version
     assert cells_of(engine, settings) == before
     assert engine.desk.live_plan.version == version
@@ -101,7 +102,7 @@ def test_the_live_state_is_neither_read_nor_changed(engine: Engine) -> None:
 
 
 def test_the_measures_are_of_an_unsteered_reading(engine: Engine) -> None:
-    engine.saes.set_steering(7, 90.0, sae_id="mirror", layer=1)
+    engine.hand_steering.set_value(7, 90.0, sae_id="mirror", layer=1)
     (cell,) = cells_of(engine, SweepSettings(("the sea",), (2.0,), max_tokens=8, topic=frozenset({"fox"}))).values()
     resident = engine.shelf.resident
     assert resident is not None
@@ -189,7 +190,7 @@ def test_a_backend_without_all_logits_reads_token_by_token(engine: Engine, chunk
     steered = [Steered(ReadPlace("mirror", 1, attachment.sae), {3: 1.0, 35: -1.0})]
 
     def read(backend: Any) -> Reread:
-        reading = Rereading(engine.saes.rooms, resident, tuple(range(40, 60)), answer, steered)
+        reading = Rereading(context_of(engine), resident, tuple(range(40, 60)), answer, steered)
         while not reading.step(backend, chunk):
             pass
         reading.finish()
@@ -352,7 +353,7 @@ def test_what_can_be_swept(engine: Engine, make_engine: EngineMaker) -> None:
     assert engine.sweeps.resolve(BaseKind.PROFILE, made.record.id).authored == {PLACE: {3: 4.0}}
     with pytest.raises(InvalidParameter, match="What steers now steers nothing"):
         engine.sweeps.resolve(BaseKind.LIVE)
-    engine.saes.set_steering(9, 5.0, sae_id="mirror", layer=1)
+    engine.hand_steering.set_value(9, 5.0, sae_id="mirror", layer=1)
     assert engine.sweeps.resolve(BaseKind.LIVE).authored == {PLACE: {9: 5.0}}
     with pytest.raises(ProfileNotFound):
         engine.sweeps.resolve(BaseKind.PROFILE, "prof_none")
@@ -361,7 +362,7 @@ def test_what_can_be_swept(engine: Engine, make_engine: EngineMaker) -> None:
         engine.sweeps.resolve(BaseKind.CLUSTER, made.record.id)
     with pytest.raises(CircuitNotFound):
         engine.sweeps.resolve(BaseKind.CIRCUIT, "circ_none")
-    engine.saes.detach("mirror")
+    engine.attachments.detach("mirror")
     with pytest.raises(SaeNotAttached):
         engine.sweeps.resolve(BaseKind.PROFILE, made.record.id)
     with pytest.raises(SaeNotAttached, match="'mirror' at layer 1 is not attached, so by hand cannot steer"):
@@ -372,7 +373,7 @@ def test_what_can_be_swept(engine: Engine, make_engine: EngineMaker) -> None:
 
 def test_a_circuit_is_swept_over_all_its_layers(engine: Engine, tmp_path: Path) -> None:
     engine.saes.import_local(make_mirror_sae(tmp_path / "upper", layer=2), sae_id="upper")
-    engine.saes.attach("upper")
+    engine.attachments.attach("upper")
     document = {
         "kind": "mistudio.circuit-definition",
         "schema_version": "1",
