@@ -22,7 +22,6 @@ from PySide6.QtWidgets import QApplication, QMessageBox
 from app import about, crash, first_run
 from app.demo.facts import demo_facts
 from app.instance import Holder, ask_to_show, current_holder
-from app.late_server import LateServer
 from app.network import Network
 from app.options import Options
 from app.paths import Paths
@@ -35,6 +34,7 @@ from engine.config import EngineSettings
 from engine.errors import DataDirectoryInUse, MillmError
 from engine.events import Event, ModelLoadError, ModelsChanged, ServerStateChanged
 from engine.library.records import ModelRecord
+from server.thread import ServerThread
 from ui.bridge import Bridge
 from ui.context.page_context import import_pages
 from ui.context.services import AppServices, Progress
@@ -224,12 +224,12 @@ class _Face(QObject):
         )
         self._network = Network()
         self._token = TokenStore(program.paths.data_dir, changed=self._use_network)
-        self._server = LateServer(self._engine, program.settings, insecure=program.options.insecure)
+        self._server = ServerThread(self._engine, program.settings, insecure=program.options.insecure)
         self._bridge = Bridge(self._engine.events)
         self._bridge_closed = threading.Event()
         self._quitting = False
         self.quitter = Quitter(
-            server=_Ending(self._server),
+            server=self._server,
             engine=self._engine,
             library=program.library,
             instance=program.instance,
@@ -295,7 +295,7 @@ class _Face(QObject):
         self._program.logs.speak()
         # The keyring may ask the desktop, which takes a moment.
         self._in_background("network", self._use_network)
-        self._in_background("start-server", self._server.start)
+        self._server.start()
         self._in_background("pages", import_pages)
         try:
             restore = self._program.settings.RESTORE_LAST
@@ -428,13 +428,3 @@ class _Face(QObject):
     def _on_close_bridge(self) -> None:
         self._bridge.shutdown(BRIDGE_SECONDS)
         self._bridge_closed.set()
-
-
-class _Ending:
-    """The server as the quitter sees it: stopped for good."""
-
-    def __init__(self, server: LateServer) -> None:
-        self._server = server
-
-    def stop(self, timeout: float = 1.0) -> None:
-        self._server.close(timeout)

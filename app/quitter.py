@@ -25,9 +25,9 @@ ENGINE_SECONDS = 0.8
 
 
 class Server(Protocol):
-    """The API server: ends open streams first, then itself."""
+    """The API server: ends open streams first, then itself, for good."""
 
-    def stop(self, timeout: float = ...) -> None:
+    def close(self, timeout: float = ...) -> None:
         """Return when it has ended, after ``timeout`` seconds at the latest."""
 
 
@@ -82,7 +82,7 @@ class Quitter:
         threading.Thread(target=self._watch, args=(status,), name="quit-watchdog", daemon=True).start()
         started = time.monotonic()
         if (server := self.server) is not None:
-            self._step("the server", lambda: server.stop(SERVER_SECONDS))
+            self._step("the server", lambda: server.close(SERVER_SECONDS))
         if (engine := self.engine) is not None:
             self._step("the engine", lambda: self._stop_engine(engine))
         if (window := self.window) is not None:

@@ -21,12 +21,11 @@ from server import health, page, sse
 from server.body import LingeringBody, ServerRequest
 from server.config import ServerSettings
 from server.context import ServerContext
-from server.errors import GENERIC_MESSAGE, MethodNotAllowed, PayloadTooLarge, answer_for
+from server.dialects import DIALECTS, answer_for
+from server.errors import GENERIC_MESSAGE, MethodNotAllowed, PayloadTooLarge
+from server.generation.running import GenerationInterrupted
 from server.guards import Guards
 from server.in_flight import Exchanges, current_exchange
-from server.management import routes as management_routes
-from server.openai import routes as openai_routes
-from server.openai.running import GenerationInterrupted
 from server.openapi import routes as openapi_routes
 from server.openapi.describe import path_template
 from server.request_log import RequestLog
@@ -57,8 +56,8 @@ def create_app(engine: Engine, settings: ServerSettings, requests: RequestLog | 
     app.extensions[EXTENSION] = context
     _add_guards(app, settings)
     _add_error_handlers(app)
-    openai_routes.register(app, context)
-    management_routes.register(app, context)
+    for dialect in DIALECTS:
+        dialect.register(app, context)
     health.register(app, context)
     page.register(app, context)
     openapi_routes.register(app, context)

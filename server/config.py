@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import ipaddress
 from typing import Literal
 
 from pydantic import BaseModel, Field
+
+SHUTDOWN_GRACE_S = 0.2
+"""How long connections may take to say goodbye when the server stops."""
 
 
 class ServerSettings(BaseModel):
@@ -27,3 +31,19 @@ class ServerSettings(BaseModel):
         "closing", description="Where a stream tells what steered it: on the last chunk with a choice, or in its own."
     )
     IGNORED_FIELDS_HEADER_MAX_BYTES: int = Field(1024, ge=64, description="Longest X-miLLM-Ignored-Fields value.")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether listening on ``host`` is reachable from this machine alone."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def api_key_of(settings: ServerSettings) -> str | None:
+    """The key to ask for; a blank one is none."""
+    key = (settings.API_KEY or "").strip()
+    return key or None

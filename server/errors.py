@@ -1,29 +1,17 @@
-"""How an engine error becomes an HTTP answer: one table from code to status, and the two envelopes.
+"""How an engine error becomes an HTTP answer: one table from code to status. The envelope is each dialect's own.
 
-``/v1`` answers in OpenAI's envelope, everything else in ``{success, data, error}``. The server's own refusals are error
-types here, so that the table and its test see them with the engine's.
+The server's own refusals are error types here, so that the table and its test see them with the engine's.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from engine.actions.saes.errors import SaeFilesDamaged
-from engine.documents.errors import DocumentRefused
 from engine.errors import MillmError
-from engine.library.errors import ClaimConflict
-from engine.steering.errors import (
-    AmbiguousActiveCircuit,
-    CircuitLayerContention,
-    NoActiveCircuit,
-    NoActiveCluster,
-    UnvalidatedCircuit,
-)
 
 log = logging.getLogger(__name__)
 
@@ -205,35 +193,6 @@ ERROR_TABLE: Mapping[str, ErrorSpec] = MappingProxyType(
 )
 
 
-WELL_FORMED_REFUSALS: tuple[type[MillmError], ...] = (
-    DocumentRefused,
-    UnvalidatedCircuit,
-    CircuitLayerContention,
-    ClaimConflict,
-    NoActiveCluster,
-    NoActiveCircuit,
-    AmbiguousActiveCircuit,
-)
-"""What ``/api`` answers with status 200 and ``success: false``: the call was right, and what it asks is refused.
-
-Types, not codes: a document's ``validation_error`` is one, that of a request's own field is not.
-"""
-
-
-@dataclass(frozen=True)
-class ErrorAnswer:
-    """An error ready to be sent: status, JSON body and the headers that go with it."""
-
-    status: int
-    body: dict[str, Any]
-    headers: Mapping[str, str]
-
-
-def is_openai_surface(path: str) -> bool:
-    """Whether ``path`` answers in OpenAI's shapes."""
-    return path == "/v1" or path.startswith("/v1/")
-
-
 def spec_of(error: MillmError) -> ErrorSpec:
     """The table's row; an error type nobody entered is a bug and is answered as a server error."""
     spec = ERROR_TABLE.get(error.code)
@@ -263,76 +222,3 @@ def error_type(error: MillmError, *, while_generating: bool = False) -> str:
     """OpenAI's error type."""
     spec = spec_of(error)
     return spec.generation_type if while_generating and spec.generation_type else spec.type
-
-
-def answer_for(error: MillmError, path: str, *, while_generating: bool = False) -> ErrorAnswer:
-    """``error`` in the shape of the surface that ``path`` belongs to."""
-    spec = spec_of(error)
-    openai = is_openai_surface(path)
-    status = spec.status if openai else _api_status(error, spec)
-    headers: dict[str, str] = {}
-    retry_after = retry_after_of(error, status)
-    if retry_after is not None:
-        headers["Retry-After"] = str(retry_after)
-    if error.code == InvalidApiKey.code:
-        # Of our own key only: a hub that wants a token is no reason for a client to show ours anew.
-        headers["WWW-Authenticate"] = "Bearer"
-    body = openai_envelope(error, while_generating=while_generating) if openai else api_envelope(error)
-    return ErrorAnswer(status, body, headers)
-
-
-def _api_status(error: MillmError, spec: ErrorSpec) -> int:
-    if isinstance(error, WELL_FORMED_REFUSALS):
-        return 200
-    if isinstance(error, SaeFilesDamaged):
-        # Reading an attached SAE that fails is our failure; a file somebody asked us to import is theirs.
-        return 400
-    return spec.status if spec.api_status is None else spec.api_status
-
-
-def openai_envelope(error: MillmError, *, while_generating: bool = False) -> dict[str, Any]:
-    """OpenAI's error object; all four keys are always there."""
-    return {
-        "error": {
-            "message": message_of(error),
-            "type": error_type(error, while_generating=while_generating),
-            "param": error.param,
-            "code": error.code,
-        }
-    }
-
-
-def api_envelope(error: MillmError) -> dict[str, Any]:
-    """The management error object; codes are upper-case there. A ``VALIDATION_ERROR`` always lists its errors."""
-    details = json_safe(error.details)
-    code = spec_of(error).api_code or error.code
-    if code == "validation_error":
-        details.setdefault("errors", [{"param": error.param, "message": error.message}])
-    if error.param is not None:
-        details.setdefault("param", error.param)
-    if error.remedy is not None:
-        details.setdefault("remedy", error.remedy)
-    return {
-        "success": False,
-        "data": None,
-        "error": {"code": code.upper(), "message": message_of(error), "details": details},
-    }
-
-
-def stream_error_event(error: MillmError) -> dict[str, Any]:
-    """The error object of an event inside a stream that has begun; a would-be 503 says when to come back."""
-    event: dict[str, Any] = {
-        "message": message_of(error),
-        "type": error_type(error, while_generating=True),
-        "code": error.code,
-    }
-    retry_after = retry_after_of(error, spec_of(error).status)
-    if retry_after is not None:
-        event["retry_after"] = retry_after
-    return {"error": event}
-
-
-def json_safe(details: Mapping[str, Any]) -> dict[str, Any]:
-    """``details`` with anything JSON cannot hold written as text: NaN and infinities too, which Python would write."""
-    safe: dict[str, Any] = json.loads(json.dumps(dict(details), default=str), parse_constant=str)
-    return safe

@@ -21,16 +21,17 @@ from engine.generation.request import MAX_CHOICES, MAX_STOPS, MAX_TOP_LOGPROBS
 from engine.generation.scoring import MAX_ALLOWED
 from engine.library.records import EngineKind
 from engine.sampling import BY_NAME, GREATEST_BIAS, LEAST_BIAS, MAX_LOGIT_BIAS
-from server.fields import TABLE, Endpoint, Rule, Use
+from server.fields import Column, Rule, Use
+from server.openai import fields
 from server.openai.embeddings import EmbeddingsBody
 from server.openai.schema import IDLE_WHEN_SCORING, ChatBody, CompletionBody
 
 PAGE = Path(__file__).parents[1] / "docs" / "api-fields.md"
 
-SCHEMAS: dict[Endpoint, tuple[str, type[BaseModel]]] = {
-    Endpoint.CHAT: ("POST /v1/chat/completions", ChatBody),
-    Endpoint.COMPLETIONS: ("POST /v1/completions", CompletionBody),
-    Endpoint.EMBEDDINGS: ("POST /v1/embeddings", EmbeddingsBody),
+SCHEMAS: dict[str, tuple[Column, type[BaseModel]]] = {
+    "POST /v1/chat/completions": (fields.CHAT, ChatBody),
+    "POST /v1/completions": (fields.COMPLETIONS, CompletionBody),
+    "POST /v1/embeddings": (fields.EMBEDDINGS, EmbeddingsBody),
 }
 
 _YES_NO = "`true` or `false`"
@@ -85,23 +86,23 @@ unless the request insists that one is called.
 def page() -> str:
     """The whole page."""
     parts = [_OPENING]
-    for endpoint, (route, schema) in SCHEMAS.items():
+    for route, (column, schema) in SCHEMAS.items():
         parts.append(f"\n## `{route}`\n\n")
         parts.append("| field | transformers | GGUF | values | but | asks for nothing |\n")
         parts.append("|---|---|---|---|---|---|\n")
-        parts.extend(_rows(endpoint, schema))
+        parts.extend(_rows(column, schema))
     return "".join(parts)
 
 
-def _rows(endpoint: Endpoint, schema: type[BaseModel]) -> Iterator[str]:
+def _rows(column: Column, schema: type[BaseModel]) -> Iterator[str]:
     """The endpoint's rows: honoured fields first, then reported, then refused, each by name."""
     order = list(Use)
 
     def place(item: tuple[str, Rule]) -> tuple[int, str]:
-        return order.index(item[1].use(endpoint)), item[0]
+        return order.index(item[1].use), item[0]
 
-    for name, rule in sorted(TABLE.items(), key=place):
-        here, gguf = rule.use(endpoint), rule.use(endpoint, EngineKind.LLAMACPP)
+    for name, rule in sorted(column.rules.items(), key=place):
+        here, gguf = rule.use, rule.use_with(EngineKind.LLAMACPP)
         honoured = Use.HONOURED in (here, gguf)
         values = values_of(name, schema.model_fields[name]) if honoured else ""
         but = _exception(name, rule) if honoured else ""

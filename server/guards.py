@@ -13,7 +13,7 @@ import re
 
 from quart import Request, Response, Websocket
 
-from server.config import ServerSettings
+from server.config import ServerSettings, api_key_of, is_loopback
 from server.errors import HostNotAllowed, InvalidApiKey, OriginNotAllowed
 from server.headers import LEASE, LOAD_POLICY, RESPONSE_HEADERS, STRICT
 
@@ -28,22 +28,6 @@ _FOREIGN = ("cross-site", "same-site")
 """What browsers say in ``Sec-Fetch-Site`` of a page from another origin; of one site are all ports of this machine."""
 _LINKED = ("/", OPEN_PATH)
 """Pages for a person, who may come to them by a link on any page."""
-
-
-def is_loopback(host: str) -> bool:
-    """Whether listening on ``host`` is reachable from this machine alone."""
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
-
-
-def api_key_of(settings: ServerSettings) -> str | None:
-    """The key to ask for; a blank one is none."""
-    key = (settings.API_KEY or "").strip()
-    return key or None
 
 
 class Guards:

@@ -17,10 +17,11 @@ from hypercorn.config import Config
 from hypercorn.events import Closed, Event, RawData
 from hypercorn.protocol.h11 import H11Protocol
 
+from server.config import SHUTDOWN_GRACE_S
+
 KEEP_ALIVE_S = 75
 """Longer than clients keep idle connections, so that they close first and never write into one being closed. As long
 may the lines of a request's head take."""
-SHUTDOWN_GRACE_S = 0.2
 MAX_SOCKET_MESSAGE = 64 * 1024
 VERSIONS = (b"1.0", b"1.1")
 BAD_REQUEST, VERSION_NOT_SUPPORTED = 400, 505

@@ -19,6 +19,7 @@ from engine.checked import there
 from engine.events import RequestRecorded
 from engine.generation.request import ChoiceFinished, Delta, RequestFailed, RequestFinished, TextDelta
 from engine.steering.path import SteeringPath
+from server.dialects import owner_of
 
 LIMIT = 500
 """Requests that are remembered."""
@@ -205,7 +206,10 @@ def _is_work(entry: RequestRecorded) -> bool:
     """Whether it is listed however it ends: what asks a model, and what changes something. Reading state is not."""
     if entry.method in ("WEBSOCKET", "OPTIONS", "HEAD"):
         return False
-    return entry.path.startswith("/v1/") or (entry.path.startswith("/api/") and entry.method != "GET")
+    dialect = owner_of(entry.path)
+    if dialect is None or entry.path in dialect.roots:
+        return False
+    return dialect.lists_reading or entry.method != "GET"
 
 
 def _path(scope: Mapping[str, Any]) -> str:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field, create_model
 
 from engine.sampling import FIELDS, Kind, Sampling, SamplingField
-from server.openai.validators import Integer, LogitBias, Number, Seed, TopK
+from server.validators import Integer, LogitBias, Number, Seed, TopK
 
 APART = ("logit_bias", "min_tokens", "ignore_eos", "seed")
 """Those with a row of their own in the field policy, or a place of their own in the order of a dialect's fields."""

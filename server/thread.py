@@ -1,5 +1,7 @@
 """The server's own thread: a loop, a socket and Hypercorn, started and stopped from anywhere.
 
+It brings in the web framework itself, when it is first started: a window must not wait for that to paint.
+
 Nothing here touches signals, which only the main thread may have. Stopping ends the requests under way first (see
 ``server/in_flight.py``), then Hypercorn, then the loop.
 """
@@ -11,19 +13,17 @@ import errno
 import logging
 import socket
 import threading
-
-from quart import Quart
+from typing import TYPE_CHECKING
 
 from engine.checked import there
 from engine.engine import Engine
 from engine.errors import MillmError, PortInUse, UnsafeBinding
 from engine.events import RequestRecorded, ServerStateChanged
-from server.app import context_of, create_app
-from server.config import ServerSettings
-from server.connections import Connections
-from server.guards import api_key_of, is_loopback
-from server.http1 import SHUTDOWN_GRACE_S, Http1Config
+from server.config import SHUTDOWN_GRACE_S, ServerSettings, api_key_of, is_loopback
 from server.request_log import RequestLog
+
+if TYPE_CHECKING:
+    from quart import Quart
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +48,7 @@ class ServerThread:
         self._state = "stopped"
         self._address: str | None = None
         self._error: str | None = None
+        self._closed = False
         self._log = RequestLog(engine.events.publish)
 
     @property
@@ -117,7 +118,7 @@ class ServerThread:
         nothing.
         """
         with self._lock:
-            if self._run is not None and self._state in ("starting", "running"):
+            if self._closed or (self._run is not None and self._state in ("starting", "running")):
                 return
             run = _Run(self, self._engine, self._settings, port, self._insecure)
             self._run = run
@@ -151,6 +152,12 @@ class ServerThread:
             run.thread.join(timeout)
             if run.thread.is_alive():
                 log.warning("the server's thread was still ending after %g s", timeout)
+
+    def close(self, timeout: float = 1.0) -> None:
+        """As :meth:`stop`, for good: a start under way comes to nothing, and there is no other."""
+        with self._lock:
+            self._closed = True
+        self.stop(timeout)
 
     def _change(self, run: _Run, state: str, *, address: str | None = None, error: str | None = None) -> None:
         """Note and announce a new state; a run that was replaced has nothing to say."""
@@ -227,6 +234,8 @@ class _Run:
         self.settled.set()
 
     def _serve(self, listener: socket.socket) -> None:
+        from server.app import context_of, create_app
+
         app = create_app(self._engine, self._settings, self._owner._log)
         loop = asyncio.new_event_loop()
         try:
@@ -239,6 +248,10 @@ class _Run:
             _finish(loop)
 
     async def _until_stopped(self, app: Quart, listener: socket.socket) -> None:
+        from server.app import context_of
+        from server.connections import Connections
+        from server.http1 import Http1Config
+
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
         connections = Connections(app, Http1Config())

@@ -16,8 +16,8 @@ from engine.library.records import ExperimentRecord, ExperimentSummary
 from server.context import ServerContext
 from server.management.envelope import success
 from server.management.validation import Body, NoQuery, Query, read_json, read_query
-from server.openai.validators import Seed
 from server.openapi.describe import describe
+from server.validators import Seed
 
 MOST_TITLE = 200
 MOST_TEXT = 1_000_000

@@ -29,7 +29,7 @@ from engine.documents.ranges import GREATEST_INTENSITY, LEAST_INTENSITY
 from engine.errors import InvalidParameter
 from engine.library.records import ExperimentRecord
 from server.context import ServerContext, version
-from server.errors import api_envelope
+from server.management.dialect import api_envelope
 from server.management.envelope import success
 from server.management.validation import Body, NoQuery, Query, read_json, read_nothing, read_query
 from server.openapi.describe import Text, describe

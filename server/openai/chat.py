@@ -7,16 +7,16 @@ from typing import Any
 
 from engine.generation.request import Piece, TokenInfo
 from engine.generation.text.reasoning import Kind
-from server.fields import Endpoint
-from server.openai.dialect import Dialect
+from server.openai import fields
+from server.openai.endpoint import OpenAIEndpoint
 from server.openai.formatting import chat_logprobs
 from server.openai.schema import ChatBody, Parsed, parse_chat
 
 
-class Chat(Dialect):
+class Chat(OpenAIEndpoint):
     """Answers a conversation."""
 
-    endpoint = Endpoint.CHAT
+    column = fields.CHAT
     schema = ChatBody
     id_prefix = "chatcmpl"
     object_name = "chat.completion"

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from engine.generation.request import Piece, TokenInfo
-from server.fields import Endpoint
-from server.openai.dialect import Dialect
+from server.openai import fields
+from server.openai.endpoint import OpenAIEndpoint
 from server.openai.formatting import text_logprobs
 from server.openai.schema import CompletionBody, Parsed, parse_completion
 
 
-class Completions(Dialect):
+class Completions(OpenAIEndpoint):
     """Continues raw text."""
 
-    endpoint = Endpoint.COMPLETIONS
+    column = fields.COMPLETIONS
     schema = CompletionBody
     id_prefix = "cmpl"
     object_name = "text_completion"

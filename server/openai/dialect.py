@@ -1,66 +1,55 @@
-"""What tells one endpoint of the dialect from another: names, parsing and the shape of a choice. The flow is shared."""
+"""OpenAI's API under ``/v1``: its paths and its errors."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel
+from engine.errors import MillmError
+from server.dialect import Dialect
+from server.errors import GENERIC_MESSAGE, error_type, message_of, retry_after_of, spec_of
 
-from engine.generation.request import Piece, TokenInfo
-from server.fields import Endpoint
-from server.openai.schema import Parsed
+if TYPE_CHECKING:
+    from quart import Quart
+
+    from server.context import ServerContext
+
+STREAMING_ERROR = {"error": {"message": GENERIC_MESSAGE, "type": "server_error", "code": "streaming_error"}}
+"""The event that tells of a failure nobody foresaw."""
 
 
-class Dialect(ABC):
-    """One endpoint.
+class OpenAI(Dialect):
+    """Chat and text completions, embeddings and models."""
 
-    Attributes:
-        endpoint: Its column in the field table.
-        schema: The body it reads; a field is only honoured when it is declared there.
-        id_prefix, object_name, chunk_name: As in OpenAI's answers.
-    """
+    roots = ("/v1",)
+    error_schema = "OpenAIError"
+    tag = "Models and answers"
 
-    endpoint: ClassVar[Endpoint]
-    schema: ClassVar[type[BaseModel]]
-    id_prefix: ClassVar[str]
-    object_name: ClassVar[str]
-    chunk_name: ClassVar[str]
+    def register(self, app: Quart, context: ServerContext) -> None:
+        """As in the base."""
+        from server.openai.routes import register
 
-    @classmethod
-    def declared(cls) -> frozenset[str]:
-        """The fields its schema reads."""
-        return frozenset(cls.schema.model_fields)
+        register(app, context)
 
-    @abstractmethod
-    def parse(self, body: dict[str, Any]) -> Parsed:
-        """The body as a request. Raises ``InvalidParameter`` and ``SaeActivationsRefused``."""
+    def envelope(self, error: MillmError, *, while_generating: bool = False) -> dict[str, Any]:
+        """OpenAI's error object; all four keys are always there."""
+        return {
+            "error": {
+                "message": message_of(error),
+                "type": error_type(error, while_generating=while_generating),
+                "param": error.param,
+                "code": error.code,
+            }
+        }
 
-    @abstractmethod
-    def choice(
-        self,
-        index: int,
-        text: str,
-        reasoning: str | None,
-        tokens: Sequence[TokenInfo],
-        finish_reason: str,
-        *,
-        logprobs: bool,
-        as_ids: bool,
-    ) -> dict[str, Any]:
-        """A whole choice of an answer that is not streamed; ``reasoning`` is None where there was none."""
 
-    @abstractmethod
-    def opening(self, index: int) -> dict[str, Any] | None:
-        """The choice of a stream's first chunk, or None where the endpoint has none."""
-
-    @abstractmethod
-    def piece(
-        self, index: int, piece: Piece, tokens: Sequence[TokenInfo], *, logprobs: bool, as_ids: bool
-    ) -> dict[str, Any]:
-        """The choice of a chunk with new text."""
-
-    @abstractmethod
-    def closing(self, index: int, finish_reason: str) -> dict[str, Any]:
-        """The choice of the chunk that ends choice ``index``."""
+def stream_error_event(error: MillmError) -> dict[str, Any]:
+    """The error object of an event inside a stream that has begun; a would-be 503 says when to come back."""
+    event: dict[str, Any] = {
+        "message": message_of(error),
+        "type": error_type(error, while_generating=True),
+        "code": error.code,
+    }
+    retry_after = retry_after_of(error, spec_of(error).status)
+    if retry_after is not None:
+        event["retry_after"] = retry_after
+    return {"error": event}

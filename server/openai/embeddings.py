@@ -13,10 +13,10 @@ from engine.generation.embeddings import Embedded, EmbeddingRequest, Pooling, Pr
 from server import sse
 from server.body import LARGE_BODY_BYTES, parse_object, read_body, refuse_non_json_numbers, validate
 from server.context import ServerContext
-from server.fields import Endpoint
-from server.openai.admission import apply_policy, common_headers, on_resident, result_of
+from server.generation.admission import apply_policy, common_headers, on_resident, result_of
+from server.openai import fields
 from server.openai.formatting import usage_json
-from server.openai.validators import complain
+from server.validators import complain
 
 Inputs = tuple[str | tuple[int, ...], ...]
 
@@ -98,7 +98,7 @@ async def answer(context: ServerContext) -> Response:
         body, parsed = _read(raw)
     record = await context.quick(lambda: context.engine.shelf.resolve(parsed.request.model))
     declared = frozenset(EmbeddingsBody.model_fields)
-    unused = apply_policy(context, Endpoint.EMBEDDINGS, body, declared, (), record)
+    unused = apply_policy(context, fields.EMBEDDINGS, body, declared, (), record)
     parsed.request.check_count(context.engine.settings.EMBEDDINGS_MAX_INPUTS)
     service = context.engine.generation
     wanted = replace(parsed.request, model=record.name)

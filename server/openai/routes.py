@@ -6,11 +6,11 @@ from quart import Quart, Response
 
 from server import sse
 from server.context import ServerContext
+from server.generation.flow import answer
 from server.headers import BACKEND, IGNORED_FIELDS, LOAD_POLICY, RESPONSE_HEADERS, STRICT
 from server.openai import answers, embeddings
 from server.openai.chat import Chat
 from server.openai.completions import Completions
-from server.openai.generate import answer
 from server.openai.models import get_model, list_models
 from server.openai.schema import ChatBody, CompletionBody
 from server.openapi.describe import describe

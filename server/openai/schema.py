@@ -26,9 +26,11 @@ from engine.monitor.activation_spec import ActivationSpec
 from engine.sampling import BY_NAME, Sampling
 from engine.steering.inline import parse_inline
 from engine.steering.request import SteeringRequest
-from server import fields
 from server.body import validate
-from server.openai.validators import (
+from server.generation.endpoint import Asked
+from server.openai import fields
+from server.sampling import CHOOSING, bounds, dialect_fields, sampling_of, with_fields
+from server.validators import (
     NO_LIMIT,
     ActivationsObject,
     CompletionLogprobs,
@@ -47,7 +49,6 @@ from server.openai.validators import (
     TokenCap,
     TokenIds,
 )
-from server.sampling import CHOOSING, bounds, dialect_fields, sampling_of, with_fields
 
 _ROLES = {"developer": "system", "function": "tool"}
 """Roles that are another role's older or newer name."""
@@ -62,34 +63,29 @@ IDLE_WHEN_SCORING = (
 
 
 @dataclass(frozen=True)
-class Parsed:
-    """A body that passed its schema.
+class Parsed(Asked):
+    """A body that passed its schema. Where ``scoring`` is there, that is done, and nothing is written.
 
     Attributes:
-        generation: What to write. Where ``scoring`` is there, that is done instead, and nothing is written.
         response_format: The form asked for. It is looked at later, see :meth:`constrained`.
         include_usage: OpenAI's stream option; None where it was not sent, which is not the same as false.
         continuous_usage: Each chunk of text says what was used so far.
         tokens_as_ids: Logprobs name tokens as ``token_id:N``.
-        unused: Declared fields that this very request has no use for.
-        notes: What was read in another way than it was sent.
     """
 
-    generation: GenerationRequest
-    stream: bool
-    include_usage: bool | None
-    continuous_usage: bool
-    tokens_as_ids: bool
-    unused: tuple[str, ...]
+    include_usage: bool | None = None
+    continuous_usage: bool = False
+    tokens_as_ids: bool = False
     scoring: ScoringRequest | None = None
     response_format: ResponseFormatBlock | None = None
-    notes: tuple[str, ...] = ()
+
+    @property
+    def has_form(self) -> bool:
+        """As in the base."""
+        return self.response_format is not None
 
     def constrained(self) -> GenerationRequest:
-        """The request with the form it asks for. Checking a large schema takes a while, so not on the loop.
-
-        Raises :class:`ResponseFormatUnsupported`.
-        """
+        """As in the base."""
         asked = self.response_format
         if asked is None or asked.type == "text":
             return self.generation

@@ -17,10 +17,10 @@ from engine.library.records import ModelRecord
 from engine.steering.report import NO_STEERING
 from server import headers, sse
 from server.context import ServerContext
-from server.openai.admission import common_headers, on_resident, result_of
-from server.openai.dialect import Dialect
+from server.generation.admission import common_headers, on_resident, result_of
 from server.openai.formatting import millm_json, new_id, system_fingerprint, usage_json
 from server.openai.schema import Parsed
+from server.openai.shapes import Shapes
 
 MODE = "scoring"
 FINISH_REASON = "length"
@@ -28,7 +28,7 @@ FINISH_REASON = "length"
 
 async def answer(
     context: ServerContext,
-    dialect: Dialect,
+    shapes: Shapes,
     parsed: Parsed,
     asked: ScoringRequest,
     record: ModelRecord,
@@ -53,16 +53,16 @@ async def answer(
     if seed is not None:
         # Nothing is drawn, so the promise holds without further ado.
         out[headers.SEED] = headers.seed(seed, "request")
-    return Response(sse.dump(_whole(dialect, parsed, prepared, scored)), 200, out)
+    return Response(sse.dump(_whole(shapes, parsed, prepared, scored)), 200, out)
 
 
-def _whole(dialect: Dialect, parsed: Parsed, prepared: PreparedScoring, scored: Scored) -> dict[str, Any]:
+def _whole(shapes: Shapes, parsed: Parsed, prepared: PreparedScoring, scored: Scored) -> dict[str, Any]:
     whole: dict[str, Any] = {
-        "id": new_id(dialect.id_prefix),
-        "object": dialect.object_name,
+        "id": new_id(shapes.id_prefix),
+        "object": shapes.object_name,
         "created": int(time.time()),
         "model": prepared.model_name,
-        "choices": [_choice(dialect, parsed, prepared, place, found) for place, found in enumerate(scored.prompts)],
+        "choices": [_choice(shapes, parsed, prepared, place, found) for place, found in enumerate(scored.prompts)],
         "usage": usage_json(scored.usage),
         "system_fingerprint": system_fingerprint(prepared.loaded),
     }
@@ -72,7 +72,7 @@ def _whole(dialect: Dialect, parsed: Parsed, prepared: PreparedScoring, scored: 
 
 
 def _choice(
-    dialect: Dialect, parsed: Parsed, prepared: PreparedScoring, index: int, found: ScoredPrompt
+    shapes: Shapes, parsed: Parsed, prepared: PreparedScoring, index: int, found: ScoredPrompt
 ) -> dict[str, Any]:
     wanted = prepared.request.logprobs
     chosen = found.chosen
@@ -80,7 +80,7 @@ def _choice(
     token = TokenInfo(
         chosen.token_id, chosen.text, chosen.bytes, chosen.logprob, found.top[: wanted or 0], found.text_offset
     )
-    choice = dialect.choice(
+    choice = shapes.choice(
         index, found.text, None, [token], FINISH_REASON, logprobs=wanted is not None, as_ids=parsed.tokens_as_ids
     )
     # Whoever narrows the choice without asking for figures is told that there are none.

@@ -10,7 +10,7 @@ from quart import Quart
 from werkzeug.routing import Rule
 
 from server import headers
-from server.errors import is_openai_surface
+from server.dialects import DIALECTS, OTHERS, owner_of
 from server.openapi.describe import (
     EVENT_STREAM,
     Description,
@@ -28,7 +28,7 @@ HIDDEN_METHODS = frozenset({"HEAD", "OPTIONS"})
 """What Quart answers by itself on every route."""
 
 _TAGS = (
-    ("/v1", "Models and answers"),
+    *((root, dialect.tag) for dialect in DIALECTS if dialect.tag is not None for root in dialect.roots),
     ("/api/models", "Model library"),
     ("/api/saes", "SAEs and hand-set steering"),
     ("/api/profiles", "Profiles"),
@@ -214,30 +214,29 @@ def _body_schema(body: type[BaseModel] | Document, shapes: Shapes) -> Schema:
 
 
 def _responses(rule: Rule, said: Description, shapes: Shapes) -> Iterator[tuple[str, Schema]]:
-    openai = is_openai_surface(rule.rule)
+    dialect = owner_of(rule.rule) or OTHERS
     answers = {} if said.only_refuses else {said.status: said.answer, **said.also}
     documented = set(answers)
     for status, answer in sorted(answers.items()):
-        yield str(status), _success(status, answer, said, shapes, openai=openai)
+        yield str(status), _success(status, answer, said, shapes)
     codes = {*said.errors, *EVERYWHERE}
     if said.open_to_all:
         codes.discard(401)
     if said.body is not None or (methods_of(rule) & {"POST", "PUT", "PATCH"}):
         codes |= set(WITH_BODY)
-    if not openai and (said.query is not None or said.body is not None):
+    if dialect.unreadable_is_422 and (said.query is not None or said.body is not None):
         codes.add(422)
-    name = "OpenAIError" if openai else "ApiError"
     for status in sorted(codes - documented):
         response: Schema = {
             "description": _STATUS_WORDS[status],
-            "content": {JSON: {"schema": {"$ref": REF.format(model=name)}}},
+            "content": {JSON: {"schema": {"$ref": REF.format(model=dialect.error_schema)}}},
         }
         if status == 503:
             response["headers"] = {"Retry-After": {"$ref": "#/components/headers/Retry-After"}}
         yield str(status), response
 
 
-def _success(status: int, answer: Any, said: Description, shapes: Shapes, *, openai: bool) -> Schema:
+def _success(status: int, answer: Any, said: Description, shapes: Shapes) -> Schema:
     response: Schema = {"description": _STATUS_WORDS[status]}
     if isinstance(answer, Text):
         response["content"] = {answer.content_type: {"schema": {"type": "string"}}}

@@ -26,7 +26,7 @@ class Parts:
 
     def quitter(self, **changes: object) -> Quitter:
         parts = {
-            "server": self.part("server", "stop"),
+            "server": self.part("server", "close"),
             "engine": self.part("engine", "stop", lambda: self.clean),
             "window": lambda: self.log.append("window"),
             "library": self.part("library", "close"),
@@ -61,7 +61,7 @@ def test_a_part_that_fails_does_not_keep_the_others_alive() -> None:
     def fail() -> None:
         raise RuntimeError("no")
 
-    parts.quitter(server=parts.part("server", "stop", fail)).quit()
+    parts.quitter(server=parts.part("server", "close", fail)).quit()
     assert parts.log == ORDER
 
 
@@ -77,7 +77,7 @@ def test_what_cannot_be_interrupted_is_left_by_a_hard_exit_after_the_database_is
 def test_the_watchdog_leaves_when_a_part_hangs_and_closes_the_database_first() -> None:
     parts = Parts()
     release = threading.Event()
-    quitter = parts.quitter(server=parts.part("server", "stop", release.wait), seconds=0.05)
+    quitter = parts.quitter(server=parts.part("server", "close", release.wait), seconds=0.05)
     quitting = threading.Thread(target=quitter.quit, args=(7,))
     quitting.start()
     try:

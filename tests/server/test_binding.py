@@ -7,8 +7,7 @@ import socket
 import pytest
 
 from engine.errors import MillmError, PortInUse, UnsafeBinding
-from server.config import ServerSettings
-from server.guards import api_key_of, is_loopback
+from server.config import ServerSettings, api_key_of, is_loopback
 from server.thread import bind, check_binding
 
 

@@ -26,14 +26,13 @@ from engine.steering.errors import (
     SteeringInvalid,
     UnvalidatedCircuit,
 )
+from server.dialects import answer_for, owner_of
 from server.errors import (
     ERROR_TABLE,
     PayloadTooLarge,
     ServerStopping,
-    answer_for,
-    is_openai_surface,
-    stream_error_event,
 )
+from server.openai.dialect import OpenAI, stream_error_event
 from tests.program_errors import program_error_types
 
 EXPECTED: dict[str, tuple[int, str, str | None]] = {
@@ -295,4 +294,4 @@ def test_stream_events_carry_retry_after_where_http_would_be_503() -> None:
     [("/v1", True), ("/v1/x", True), ("/v1x", False), ("/api/health", False), ("/", False), ("/v2/x", False)],
 )
 def test_which_paths_speak_openai(path: str, openai: bool) -> None:
-    assert is_openai_surface(path) is openai
+    assert isinstance(owner_of(path), OpenAI) is openai

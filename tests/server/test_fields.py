@@ -7,24 +7,25 @@ from typing import Any
 import pytest
 
 from engine.errors import FieldNotHonoured, UnusedFieldsRefused
-from server.fields import TABLE, Endpoint, Use, judge, refuse_unused
+from server.fields import Column, Use, judge, refuse_unused
+from server.openai import fields
 from server.openai.chat import Chat
 from server.openai.completions import Completions
 from server.openai.embeddings import EmbeddingsBody
 
-CHAT, TEXT, VECTORS = Endpoint.CHAT, Endpoint.COMPLETIONS, Endpoint.EMBEDDINGS
+CHAT, TEXT, VECTORS = fields.CHAT, fields.COMPLETIONS, fields.EMBEDDINGS
 DECLARED = {
-    CHAT: Chat.declared(),
-    TEXT: Completions.declared(),
-    VECTORS: frozenset(EmbeddingsBody.model_fields),
+    CHAT.key: Chat.declared(),
+    TEXT.key: Completions.declared(),
+    VECTORS.key: frozenset(EmbeddingsBody.model_fields),
 }
 
 
-def locations(endpoint: Endpoint, *unused: str, engine: str = "transformers", **body: Any) -> tuple[str, ...]:
-    return judge(endpoint, body, DECLARED[endpoint], unused, model="tiny", engine=engine)
+def locations(endpoint: Column, *unused: str, engine: str = "transformers", **body: Any) -> tuple[str, ...]:
+    return judge(endpoint, body, DECLARED[endpoint.key], unused, model="tiny", engine=engine)
 
 
-def refusal(endpoint: Endpoint, **body: Any) -> FieldNotHonoured:
+def refusal(endpoint: Column, **body: Any) -> FieldNotHonoured:
     with pytest.raises(FieldNotHonoured) as caught:
         locations(endpoint, **body)
     return caught.value
@@ -52,7 +53,7 @@ CALLS: list[tuple[str, Any]] = [
 
 @pytest.mark.parametrize("endpoint", [CHAT, TEXT])
 @pytest.mark.parametrize(("name", "value"), CALLS, ids=[f"{n}-{i}" for i, (n, _) in enumerate(CALLS)])
-def test_what_would_change_the_text_and_cannot_is_refused(endpoint: Endpoint, name: str, value: Any) -> None:
+def test_what_would_change_the_text_and_cannot_is_refused(endpoint: Column, name: str, value: Any) -> None:
     error = refusal(endpoint, **{"model": "tiny", name: value})
     assert error.param == name
     assert "tiny" in error.message
@@ -79,13 +80,13 @@ def test_what_would_change_the_text_and_cannot_is_refused(endpoint: Endpoint, na
         ("modalities", ["text"]),
     ],
 )
-def test_neutral_values_ask_for_nothing(endpoint: Endpoint, name: str, value: Any) -> None:
+def test_neutral_values_ask_for_nothing(endpoint: Column, name: str, value: Any) -> None:
     assert locations(endpoint, **{name: value}) == ()
 
 
 @pytest.mark.parametrize("endpoint", [CHAT, TEXT])
-@pytest.mark.parametrize("name", sorted(TABLE))
-def test_null_asks_for_nothing_anywhere(endpoint: Endpoint, name: str) -> None:
+@pytest.mark.parametrize("name", sorted(fields.TABLE))
+def test_null_asks_for_nothing_anywhere(endpoint: Column, name: str) -> None:
     assert locations(endpoint, **{name: None}) == ()  # A073
 
 
@@ -189,7 +190,7 @@ def test_a_form_is_honoured_on_chat_and_refused_elsewhere(form: dict[str, Any]) 
         ("logit_bias", {"5": 1}, {}),  # with allowed_token_ids; see below
     ],
 )
-def test_what_is_about_writing_is_refused_on_scoring(endpoint: Endpoint, name: str, value: Any, idle: Any) -> None:
+def test_what_is_about_writing_is_refused_on_scoring(endpoint: Column, name: str, value: Any, idle: Any) -> None:
     asked = {"allowed_token_ids": [1, 2], "max_tokens": 1}
     assert refusal(endpoint, **{**asked, name: value}).param == name
     assert locations(endpoint, **{**asked, name: idle}) == ()
@@ -197,7 +198,7 @@ def test_what_is_about_writing_is_refused_on_scoring(endpoint: Endpoint, name: s
 
 
 @pytest.mark.parametrize("endpoint", [CHAT, TEXT])
-def test_a_bias_goes_with_scoring_where_it_chooses(endpoint: Endpoint) -> None:
+def test_a_bias_goes_with_scoring_where_it_chooses(endpoint: Column) -> None:
     assert locations(endpoint, logprobs=True if endpoint is CHAT else 2, max_tokens=1, logit_bias={"5": 100}) == ()
 
 
@@ -243,10 +244,10 @@ def test_a_field_the_table_honours_but_no_schema_reads_is_refused() -> None:
 
 
 @pytest.mark.parametrize("endpoint", [CHAT, TEXT, VECTORS])
-def test_every_honoured_field_is_read_by_the_schema_and_every_read_field_has_a_row(endpoint: Endpoint) -> None:
-    honoured = {name for name, rule in TABLE.items() if rule.use(endpoint) is Use.HONOURED}
-    assert honoured <= DECLARED[endpoint]
-    assert DECLARED[endpoint] <= set(TABLE)
+def test_every_honoured_field_is_read_by_the_schema_and_every_read_field_has_a_row(endpoint: Column) -> None:
+    honoured = {name for name, rule in endpoint.rules.items() if rule.use is Use.HONOURED}
+    assert honoured <= DECLARED[endpoint.key]
+    assert DECLARED[endpoint.key] <= set(fields.TABLE)
 
 
 @pytest.mark.parametrize(

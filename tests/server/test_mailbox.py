@@ -9,7 +9,7 @@ import pytest
 
 from engine.generation.request import Delta, Piece, TextDelta
 from engine.generation.text.reasoning import Kind
-from server.openai.mailbox import Post
+from server.generation.mailbox import Post
 
 
 def delta(number: int) -> Delta:

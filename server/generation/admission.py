@@ -22,9 +22,9 @@ from engine.models.inspection.names import check_generative
 from server import fields, headers
 from server.auxiliary_tasks import side_call
 from server.context import ServerContext
-from server.fields import Endpoint
+from server.fields import Column
+from server.generation.running import GenerationInterrupted
 from server.in_flight import current_exchange
-from server.openai.running import GenerationInterrupted
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ LOAD_ATTEMPTS = 3
 
 def apply_policy(
     context: ServerContext,
-    endpoint: Endpoint,
+    column: Column,
     body: Mapping[str, Any],
     declared: frozenset[str],
     unused: tuple[str, ...],
@@ -51,16 +51,16 @@ def apply_policy(
     notes = current_exchange().notes
     notes.model, notes.stream, notes.side_call = record.name, body.get("stream") is True, side_call(body)
     strict = headers.strict_flag(request.headers.getlist(headers.STRICT))
-    if endpoint is not Endpoint.EMBEDDINGS:
+    if column.writes:
         check_generative(record)
     found = fields.judge(
-        endpoint,
+        column,
         body,
         declared,
         unused,
         model=record.name,
         engine=record.engine.value,
-        passed_over=fields.offered_tools(endpoint, body) if context.settings.IGNORE_OFFERED_TOOLS else frozenset(),
+        passed_over=column.offered(body) if context.settings.IGNORE_OFFERED_TOOLS else frozenset(),
     )
     notes.ignored_fields = found
     if strict:
@@ -68,7 +68,7 @@ def apply_policy(
     if found:
         # Locations only, in the header's safe form: what a person wrote never reaches a log.
         shown = headers.string_list(found, context.settings.IGNORED_FIELDS_HEADER_MAX_BYTES)
-        log.warning("request_fields_unused endpoint=%s fields=%s", endpoint.name.lower(), shown)
+        log.warning("request_fields_unused endpoint=%s fields=%s", column.key, shown)
     _refuse_later_headers()
     return found
 

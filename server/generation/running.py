@@ -9,8 +9,8 @@ from collections.abc import Callable
 from engine.errors import MillmError
 from engine.generation.request import ChoiceFinished, Delta, RequestFailed, RequestFinished, Started, TextDelta
 from engine.generation.service import GenerationService, PreparedRequest
+from server.generation.mailbox import Post
 from server.in_flight import Exchange
-from server.openai.mailbox import Post
 
 Piece = TextDelta | ChoiceFinished | RequestFinished
 """What follows the start."""
