@@ -84,7 +84,7 @@ class HandSteering:
             self._context.desk.clear(place)
             return self._viewer.steering(*place)
 
-    def set_enabled(self, enabled: bool, *, sae_id: str | None = None, layer: int | None = None) -> SteeringView:
+    def set_enabled(self, enabled: bool = True, *, sae_id: str | None = None, layer: int | None = None) -> SteeringView:
         """Switch the SAE on or off; its values stay."""
         with self._context.lock:
             place = self._place(sae_id, layer)

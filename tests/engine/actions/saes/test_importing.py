@@ -420,11 +420,11 @@ def test_removing_a_copy_frees_the_disk(engine: Engine, saes: SaeActions, tmp_pa
 
 
 def test_a_sweep_touches_nothing_of_the_persons_own(engine: Engine, saes: SaeActions, tmp_path: Path) -> None:
-    assert saes.sweep() == []
+    assert saes.sweep() == ()
     record, _ = saes.import_local(make_sae(tmp_path / "sea"), copy=True)
     own = make_sae(data(engine) / "saes" / "put here by hand", seed=5)
     (data(engine) / "saes" / ".importing-abc").mkdir()
-    assert saes.sweep() == [".importing-abc"]
+    assert saes.sweep() == (".importing-abc",)
     assert copies(engine) == ["put here by hand", record.id] and (own / "cfg.json").is_file()
 
 

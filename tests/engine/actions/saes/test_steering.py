@@ -44,7 +44,7 @@ def test_one_value(engine: Engine, saes: SaeActions) -> None:
     assert [each.active_count for each in heard if isinstance(each, SteeringUpdated)] == [1, 2, 2]
 
 
-def test_the_one_that_is_named(saes: SaeActions) -> None:
+def test_the_one_that_is_named(engine: Engine, saes: SaeActions) -> None:
     engine.hand_steering.set_value(1, 1.0, sae_id="two")
     engine.hand_steering.set_value(2, 2.0, layer=3)
     engine.hand_steering.set_value(3, 3.0, sae_id="one", layer=3)
