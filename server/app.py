@@ -17,11 +17,11 @@ from werkzeug.routing import WebsocketMismatch
 from engine.checked import of_kind
 from engine.engine import Engine
 from engine.errors import InvalidParameter, MillmError, NotFound
-from server import health, page, sse
+from server import dialects, health, page, sse
 from server.body import LingeringBody, ServerRequest
 from server.config import ServerSettings
 from server.context import ServerContext
-from server.dialects import DIALECTS, answer_for
+from server.dialects import answer_for
 from server.errors import GENERIC_MESSAGE, MethodNotAllowed, PayloadTooLarge
 from server.generation.running import GenerationInterrupted
 from server.guards import Guards
@@ -56,7 +56,7 @@ def create_app(engine: Engine, settings: ServerSettings, requests: RequestLog | 
     app.extensions[EXTENSION] = context
     _add_guards(app, settings)
     _add_error_handlers(app)
-    for dialect in DIALECTS:
+    for dialect in dialects.DIALECTS:
         dialect.register(app, context)
     health.register(app, context)
     page.register(app, context)

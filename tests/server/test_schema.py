@@ -505,7 +505,7 @@ def test_any_json_is_a_request_or_a_refusal(chat_fields: dict[str, Any], text_fi
     for parse, dialect, fields in ((chat, Chat, chat_fields), (text, Completions, text_fields)):
         with contextlib.suppress(InvalidParameter, FieldNotHonoured, SaeActivationsRefused, ResponseFormatUnsupported):
             parsed = parse(**fields)
-            judge(dialect.endpoint, fields, dialect.declared(), parsed.unused, model="m", engine="transformers")
+            judge(dialect.column, fields, dialect.declared(), parsed.unused, model="m", engine="transformers")
             parsed.constrained()
 
 
