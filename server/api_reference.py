@@ -15,7 +15,7 @@ from typing import Any
 
 from engine.config import EngineSettings
 from engine.engine import Engine
-from engine.library.database import Library
+from engine.public.library import Library
 from server.app import context_of, create_app
 from server.config import ServerSettings
 from server.openapi.document import EVERYWHERE, WITH_BODY, build_document

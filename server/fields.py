@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any
 
 from engine.errors import FieldNotHonoured, UnusedFieldsRefused
-from engine.library.records import EngineKind
+from engine.public.library import EngineKind
 
 Body = Mapping[str, Any]
 

@@ -16,10 +16,8 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from engine.generation.embeddings import Pooling
-from engine.generation.request import MAX_CHOICES, MAX_STOPS, MAX_TOP_LOGPROBS
-from engine.generation.scoring import MAX_ALLOWED
-from engine.library.records import EngineKind
+from engine.public.generation import MAX_ALLOWED, MAX_CHOICES, MAX_STOPS, MAX_TOP_LOGPROBS, Pooling
+from engine.public.library import EngineKind
 from engine.sampling import BY_NAME, GREATEST_BIAS, LEAST_BIAS, MAX_LOGIT_BIAS
 from server.fields import Column, Rule, Use
 from server.openai import fields

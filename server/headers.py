@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from engine.errors import InvalidParameter
-from engine.generation.headers import (
+from engine.public.generation import (
     BACKEND,
     BATCH,
     CIRCUIT_RUNG,

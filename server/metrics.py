@@ -26,10 +26,8 @@ from engine.events import (
     ModelUnloadComplete,
     SteeringUpdated,
 )
-from engine.generation.observers import Work
-from engine.generation.request import Usage
-from engine.models.hardware.gpus import read_gpus
-from engine.models.hub.breaker import BreakerState
+from engine.public.generation import Usage, Work
+from engine.public.models import BreakerState, read_gpus
 from server.in_flight import Exchange
 
 UNMATCHED = "unmatched"

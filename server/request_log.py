@@ -17,8 +17,8 @@ from typing import Any
 
 from engine.checked import there
 from engine.events import RequestRecorded
-from engine.generation.request import ChoiceFinished, Delta, RequestFailed, RequestFinished, TextDelta
-from engine.steering.path import SteeringPath
+from engine.public.generation import ChoiceFinished, Delta, RequestFailed, RequestFinished, TextDelta
+from engine.public.steering import SteeringPath
 from server.dialects import owner_of
 
 LIMIT = 500

@@ -13,12 +13,11 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictStr, TypeAdapter
 from pydantic_core import PydanticCustomError, from_json
 
-from engine.documents.ranges import GREATEST_INTENSITY, LEAST_INTENSITY
 from engine.errors import InvalidParameter, described
-from engine.generation.request import MAX_STOPS, MAX_TOP_LOGPROBS
-from engine.generation.scoring import MAX_ALLOWED
+from engine.public.documents import GREATEST_INTENSITY, LEAST_INTENSITY
+from engine.public.generation import MAX_ALLOWED, MAX_STOPS, MAX_TOP_LOGPROBS
+from engine.public.steering import Dial, parse_dial
 from engine.sampling import GREATEST_BIAS, LEAST_BIAS, MAX_LOGIT_BIAS, MAX_SEED, MIN_SEED, NO_SEED, read_biases
-from engine.steering.dial import Dial, parse_dial
 
 NO_LIMIT = -1
 """What other programs send for no limit."""

@@ -15,10 +15,9 @@ from typing import Any, TypeVar
 from quart import request
 
 from engine.errors import FieldNotHonoured, InvalidParameter, MillmError, ModelNotLoaded, described
-from engine.generation.lane import PreparedRequest
-from engine.generation.request import Usage
-from engine.library.records import ModelRecord
-from engine.models.inspection.names import check_generative
+from engine.public.generation import PreparedRequest, Usage
+from engine.public.library import ModelRecord
+from engine.public.models import check_generative
 from server import fields, headers
 from server.auxiliary_tasks import side_call
 from server.context import ServerContext

@@ -11,10 +11,17 @@ from pydantic import BaseModel
 from quart import Response
 
 from engine.errors import MillmError
-from engine.generation.request import ChoiceFinished, GenerationRequest, Piece, RequestFinished, TokenInfo, text_of
-from engine.generation.service import PreparedRequest
-from engine.generation.text.reasoning import Kind
-from engine.library.records import ModelRecord
+from engine.public.generation import (
+    ChoiceFinished,
+    GenerationRequest,
+    Kind,
+    Piece,
+    PreparedRequest,
+    RequestFinished,
+    TokenInfo,
+    text_of,
+)
+from engine.public.library import ModelRecord
 from server import sse
 from server.context import ServerContext
 from server.fields import Column

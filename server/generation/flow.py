@@ -16,10 +16,15 @@ from typing import Any
 from quart import Response, request
 
 from engine.errors import MillmError
-from engine.generation.errors import ResponseFormatUnsupported
-from engine.generation.request import ChoiceFinished, GenerationRequest, RequestFinished, TextDelta
-from engine.generation.response_format import ResponseFormat
-from engine.generation.service import PreparedRequest
+from engine.public.generation import (
+    ChoiceFinished,
+    GenerationRequest,
+    PreparedRequest,
+    RequestFinished,
+    ResponseFormat,
+    ResponseFormatUnsupported,
+    TextDelta,
+)
 from server import headers, sse
 from server.body import LARGE_BODY_BYTES, parse_object, read_body, refuse_non_json_numbers
 from server.context import ServerContext

@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Callable
 from typing import ClassVar
 
-from engine.generation.request import Delta
+from engine.public.generation import Delta
 
 Take = Callable[[Delta], None]
 

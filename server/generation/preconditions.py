@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from engine.errors import SaeNotAttached
-from engine.generation.request import GenerationRequest
-from engine.library.records import ModelRecord
-from engine.models.registry import LoadedModel
-from engine.monitor.activation_spec import FIELD as ACTIVATIONS
-from engine.monitor.activation_spec import require_one_answer
-from engine.steering.inline import PARAM as INLINE
+from engine.public.generation import GenerationRequest
+from engine.public.library import ModelRecord
+from engine.public.models import LoadedModel
+from engine.public.monitor import FIELD as ACTIVATIONS
+from engine.public.monitor import require_one_answer
+from engine.public.steering import PARAM as INLINE
 
 
 def check_saes(generation: GenerationRequest, record: ModelRecord, resident: LoadedModel | None) -> None:

@@ -7,8 +7,16 @@ from collections import deque
 from collections.abc import Callable
 
 from engine.errors import MillmError
-from engine.generation.request import ChoiceFinished, Delta, RequestFailed, RequestFinished, Started, TextDelta
-from engine.generation.service import GenerationService, PreparedRequest
+from engine.public.generation import (
+    ChoiceFinished,
+    Delta,
+    GenerationService,
+    PreparedRequest,
+    RequestFailed,
+    RequestFinished,
+    Started,
+    TextDelta,
+)
 from server.generation.mailbox import Post
 from server.in_flight import Exchange
 

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from engine.actions.models.actions import ModelPlacement
-from engine.library.records import ProfileKind
-from engine.models.hub.breaker import BreakerFigures
+from engine.public.library import ProfileKind
+from engine.public.models import BreakerFigures, ModelPlacement
 from engine.wire import LEFT_OUT
 
 Status = Literal["healthy", "degraded", "unhealthy"]

@@ -6,7 +6,7 @@ import psutil
 
 from engine.counting import in_mb
 from engine.events import SystemMetrics
-from engine.models.hardware.gpus import GpuCard, read_gpus
+from engine.public.models import GpuCard, read_gpus
 
 
 def read_machine() -> SystemMetrics:

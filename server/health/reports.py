@@ -8,13 +8,18 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from importlib import metadata
 
-from engine.actions.models.actions import ModelPlacement
 from engine.counting import in_mb, plural, so_many
 from engine.errors import LibraryUnusable, ModelNotFound
-from engine.library.records import ProfileKind
-from engine.models.hardware.gpus import NOT_MEASURED, GpuCard, GpuProcess, read_gpus
-from engine.models.hub.breaker import BreakerFigures
-from engine.models.registry import LoadedModel
+from engine.public.library import ProfileKind
+from engine.public.models import (
+    NOT_MEASURED,
+    BreakerFigures,
+    GpuCard,
+    GpuProcess,
+    LoadedModel,
+    ModelPlacement,
+    read_gpus,
+)
 from engine.sampling import Sampling
 from server.context import ServerContext, version
 from server.health.answers import (

@@ -7,7 +7,7 @@ import time
 from quart import Quart, Response, request
 
 from engine.errors import NotFound
-from engine.models.hub.breaker import BreakerFigures
+from engine.public.models import BreakerFigures
 from engine.wire import wire
 from server import sse
 from server.context import ServerContext, version

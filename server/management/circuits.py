@@ -7,19 +7,19 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 from quart import Quart, Response
 
-from engine.actions.steering.circuit_results import (
+from engine.public.documents import TOP_RUNG
+from engine.public.steering import (
+    MAX_PAGE,
     ActivatedCircuit,
     CircuitList,
     CircuitSummary,
+    Claim,
     DeactivatedCircuit,
     DeletedCircuit,
     DialledCircuit,
     ImportedCircuit,
     ReleasedClaims,
 )
-from engine.actions.steering.circuits import MAX_PAGE
-from engine.documents.evidence import TOP_RUNG
-from engine.steering.claims import Claim
 from server.context import ServerContext
 from server.management.crud_routes import AlikeRoutes
 from server.management.envelope import success

@@ -6,7 +6,7 @@ from typing import Literal
 
 from quart import Quart, Response
 
-from engine.actions.steering.results import (
+from engine.public.steering import (
     ActivatedProfile,
     ClusterList,
     ClusterSummary,

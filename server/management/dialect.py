@@ -6,11 +6,11 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from engine.actions.saes.errors import SaeFilesDamaged
-from engine.documents.errors import DocumentRefused
 from engine.errors import MillmError
-from engine.library.errors import ClaimConflict
-from engine.steering.errors import (
+from engine.public.documents import DocumentRefused
+from engine.public.library import ClaimConflict
+from engine.public.saes import SaeFilesDamaged
+from engine.public.steering import (
     AmbiguousActiveCircuit,
     CircuitLayerContention,
     NoActiveCircuit,

@@ -9,10 +9,9 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, ConfigDict, Field, JsonValue, model_validator
 from quart import Quart, Response
 
-from engine.actions.experiments.export import KIND, KINDS, as_csv, as_json, as_markdown
-from engine.actions.experiments.words import NO_CLAIM
-from engine.documents.evidence import TOP_RUNG, rung_language
-from engine.library.records import ExperimentRecord, ExperimentSummary
+from engine.public.documents import TOP_RUNG, rung_language
+from engine.public.experiments import KIND, KINDS, NO_CLAIM, as_csv, as_json, as_markdown
+from engine.public.library import ExperimentRecord, ExperimentSummary
 from server.context import ServerContext
 from server.management.envelope import success
 from server.management.validation import Body, NoQuery, Query, read_json, read_query

@@ -9,15 +9,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 from quart import Quart, Response
 
-from engine.actions.downloading.finding import (
-    LONGEST_QUERY,
-    MOST_FOUND,
-    PAIRS,
-    UNTRIED,
-    FetchedPair,
-    KnownPair,
-)
-from engine.models.hub.client import HubFound
+from engine.public.downloads import LONGEST_QUERY, MOST_FOUND, PAIRS, UNTRIED, FetchedPair, KnownPair
+from engine.public.models import HubFound
 from server.context import ServerContext
 from server.management.envelope import success
 from server.management.sae_downloads import MAX_TOKEN

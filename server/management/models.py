@@ -10,17 +10,22 @@ from typing import Annotated, Literal
 from pydantic import Field, StrictInt, StrictStr, model_validator
 from quart import Quart, Response
 
-from engine.actions.downloading.models import DownloadRequest
-from engine.actions.downloading.preview import ModelPreview
-from engine.actions.models.actions import ModelView
-from engine.actions.models.disk_use import DiskUse
 from engine.errors import InvalidParameter, ModelNotFound
-from engine.library.values import is_storable
-from engine.models.hub.client import MAIN, MAX_REPO_ID, MAX_REVISION, is_plain_path
-from engine.models.hub.repository_files import MAX_GGUF_FILES, MAX_LABEL
-from engine.models.inspection.checkpoint import refuse_system_folder
-from engine.models.inspection.local_caches import FoundModel
-from engine.models.inspection.names import MAX_CUSTOM_NAME
+from engine.public.downloads import DownloadRequest, ModelPreview
+from engine.public.library import is_storable
+from engine.public.models import (
+    MAIN,
+    MAX_CUSTOM_NAME,
+    MAX_GGUF_FILES,
+    MAX_LABEL,
+    MAX_REPO_ID,
+    MAX_REVISION,
+    DiskUse,
+    FoundModel,
+    ModelView,
+    is_plain_path,
+    refuse_system_folder,
+)
 from server.context import ServerContext
 from server.management.envelope import success
 from server.management.validation import Body, NoQuery, read_json, read_nothing, read_query

@@ -9,18 +9,20 @@ from typing import Annotated
 from pydantic import Field
 from quart import Quart, Response
 
-from engine.actions.saes.reading import check_features
 from engine.engine import Engine
-from engine.monitor.live import MAX_HISTORY, MAX_TOP_FEATURES, MAX_TOP_K
-from engine.monitor.records import (
+from engine.public.monitor import (
+    MAX_HISTORY,
+    MAX_TOP_FEATURES,
+    MAX_TOP_K,
     ActivationRecord,
     FeatureStatistics,
     Metric,
     MonitoringCost,
     MonitoringState,
     MonitoringStatistics,
+    Peak,
 )
-from engine.monitor.top_tokens import Peak
+from engine.public.saes import check_features
 from engine.wire import made_of
 from server.context import ServerContext
 from server.management.envelope import success

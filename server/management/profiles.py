@@ -7,7 +7,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 from quart import Quart, Response
 
-from engine.actions.steering.results import (
+from engine.errors import InvalidParameter
+from engine.public.library import ProfileKind
+from engine.public.steering import (
     ActivatedProfile,
     DeactivatedProfile,
     DeletedProfile,
@@ -15,8 +17,6 @@ from engine.actions.steering.results import (
     ProfileList,
     ProfileSummary,
 )
-from engine.errors import InvalidParameter
-from engine.library.records import ProfileKind
 from server.context import ServerContext
 from server.management.crud_routes import AlikeRoutes
 from server.management.envelope import success

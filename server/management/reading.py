@@ -12,7 +12,10 @@ from typing import Annotated, Literal, TypeVar
 from pydantic import Field
 from quart import Quart, Response
 
-from engine.actions.saes.contrast import (
+from engine.errors import InvalidParameter
+from engine.public.documents import MAX_MEMBERS
+from engine.public.generation import ChatInput, Message
+from engine.public.saes import (
     CLUSTER_SHARE,
     DENSITY_CAP,
     MOST_FEATURES,
@@ -20,14 +23,12 @@ from engine.actions.saes.contrast import (
     Contrast,
     Differences,
     FoundCluster,
+    LabelKind,
+    LabelsResult,
     Side,
+    Source,
+    TextReading,
 )
-from engine.actions.saes.labels import LabelKind
-from engine.actions.saes.reading import Source, TextReading
-from engine.actions.saes.views import LabelsResult
-from engine.documents.members import MAX_MEMBERS
-from engine.errors import InvalidParameter
-from engine.generation.request import ChatInput, Message
 from server.context import ServerContext
 from server.in_flight import current_exchange
 from server.management.envelope import success

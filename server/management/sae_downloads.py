@@ -7,10 +7,10 @@ from typing import Annotated
 from pydantic import Field
 from quart import Quart, Response
 
-from engine.actions.downloading.saes import MAX_FILE_PATH, SaePreview, SaeStart
 from engine.errors import NothingToCancel
-from engine.library.records import SaeRecord
-from engine.models.hub.client import MAIN, MAX_REPO_ID, MAX_REVISION
+from engine.public.downloads import MAX_FILE_PATH, SaePreview, SaeStart
+from engine.public.library import SaeRecord
+from engine.public.models import MAIN, MAX_REPO_ID, MAX_REVISION
 from server.context import ServerContext
 from server.management.envelope import success
 from server.management.validation import Body, NoQuery, read_json, read_nothing, read_query

@@ -11,7 +11,10 @@ from typing import Annotated
 from pydantic import Field
 from quart import Quart, Response
 
-from engine.actions.saes.views import (
+from engine.errors import InvalidParameter, described
+from engine.public.library import AttachItem, AttachSetRecord, FeatureLabel, SaeRecord
+from engine.public.monitor import MonitoringState
+from engine.public.saes import (
     AttachmentsView,
     AttachResult,
     AttachSetResult,
@@ -21,9 +24,6 @@ from engine.actions.saes.views import (
     FirstAttachmentView,
     SteeringView,
 )
-from engine.errors import InvalidParameter, described
-from engine.library.records import AttachItem, AttachSetRecord, FeatureLabel, SaeRecord
-from engine.monitor.records import MonitoringState
 from engine.wire import made_of
 from server.context import ServerContext
 from server.management import monitoring

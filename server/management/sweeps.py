@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 from pydantic import Field
 from quart import Quart, Response
 
-from engine.actions.experiments.sweeps import record_of_sweep
-from engine.actions.sweeping.export import as_csv, as_markdown
-from engine.actions.sweeping.measures import topic_words
-from engine.actions.sweeping.results import SweepError, SweepSummary, ToldSweep
-from engine.actions.sweeping.runs import SweepRun
-from engine.actions.sweeping.settings import (
+from engine.errors import InvalidParameter
+from engine.public.documents import GREATEST_INTENSITY, LEAST_INTENSITY
+from engine.public.experiments import record_of_sweep
+from engine.public.library import ExperimentRecord
+from engine.public.sweeps import (
     MOST_COLUMNS,
     MOST_PROMPTS,
     MOST_TOKENS,
@@ -23,11 +22,15 @@ from engine.actions.sweeping.settings import (
     SWEEP_SAMPLING,
     BaseChoice,
     BaseKind,
+    SweepError,
+    SweepRun,
     SweepSettings,
+    SweepSummary,
+    ToldSweep,
+    as_csv,
+    as_markdown,
+    topic_words,
 )
-from engine.documents.ranges import GREATEST_INTENSITY, LEAST_INTENSITY
-from engine.errors import InvalidParameter
-from engine.library.records import ExperimentRecord
 from server.context import ServerContext, version
 from server.management.dialect import api_envelope
 from server.management.envelope import success

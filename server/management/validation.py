@@ -11,8 +11,8 @@ from typing import Annotated, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from quart import request
 
-from engine.documents.loading import check_size
 from engine.errors import InvalidParameter, shortened
+from engine.public.documents import check_size
 from server.body import LARGE_BODY_BYTES, invalid_parameter, parse_object, read_body, refuse_non_json_numbers, validate
 from server.context import ServerContext
 

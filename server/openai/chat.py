@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from engine.generation.request import Piece, TokenInfo
-from engine.generation.text.reasoning import Kind
+from engine.public.generation import Kind, Piece, TokenInfo
 from server.openai import fields
 from server.openai.endpoint import OpenAIEndpoint
 from server.openai.formatting import chat_logprobs

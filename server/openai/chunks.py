@@ -7,9 +7,16 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from engine.errors import MillmError
-from engine.generation.request import ChoiceFinished, Piece, RequestFinished, TextDelta, Usage, joined
-from engine.generation.service import PreparedRequest
-from engine.generation.text.reasoning import Kind
+from engine.public.generation import (
+    ChoiceFinished,
+    Kind,
+    Piece,
+    PreparedRequest,
+    RequestFinished,
+    TextDelta,
+    Usage,
+    joined,
+)
 from server import sse
 from server.context import ServerContext
 from server.generation.endpoint import Answer, Written

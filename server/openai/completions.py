@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from engine.generation.request import Piece, TokenInfo
+from engine.public.generation import Piece, TokenInfo
 from server.openai import fields
 from server.openai.endpoint import OpenAIEndpoint
 from server.openai.formatting import text_logprobs

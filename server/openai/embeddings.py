@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from quart import Response, request
 
-from engine.generation.embeddings import Embedded, EmbeddingRequest, Pooling, PreparedEmbeddings
+from engine.public.generation import Embedded, EmbeddingRequest, Pooling, PreparedEmbeddings
 from server import sse
 from server.body import LARGE_BODY_BYTES, parse_object, read_body, refuse_non_json_numbers, validate
 from server.context import ServerContext

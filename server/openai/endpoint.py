@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from quart import Response
 
-from engine.generation.service import PreparedRequest
-from engine.library.records import ModelRecord
+from engine.public.generation import PreparedRequest
+from engine.public.library import ModelRecord
 from server.context import ServerContext
 from server.generation.endpoint import Endpoint
 from server.openai import scoring

@@ -6,8 +6,8 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from engine.generation.request import Alternative, TokenInfo, Usage
-from engine.models.registry import LoadedModel
+from engine.public.generation import Alternative, TokenInfo, Usage
+from engine.public.models import LoadedModel
 
 LOWEST_LOGPROB = -9999.0
 """What OpenAI sends for a probability of zero; JSON has no minus infinity."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from engine.errors import ModelNotFound, shortened
-from engine.library.records import ModelRecord, ModelStatus
-from engine.models.backends.llamacpp.availability import can_run
-from engine.models.registry import ModelShelf
+from engine.public.library import ModelRecord, ModelStatus
+from engine.public.models import ModelShelf, can_run
 
 SERVABLE = (ModelStatus.READY, ModelStatus.LOADING, ModelStatus.LOADED)
 """States in which a model can be asked for. Rows whose engine is not installed are not listed either."""

@@ -11,21 +11,20 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from engine.errors import InvalidParameter
-from engine.generation.request import (
+from engine.public.generation import (
     MAX_BEST_OF,
     MAX_N,
     MAX_TOP_LOGPROBS,
     ChatInput,
     GenerationRequest,
     Message,
+    ResponseFormat,
+    ScoringRequest,
     TextInput,
 )
-from engine.generation.response_format import ResponseFormat
-from engine.generation.scoring import ScoringRequest
-from engine.monitor.activation_spec import ActivationSpec
+from engine.public.monitor import ActivationSpec
+from engine.public.steering import SteeringRequest, parse_inline
 from engine.sampling import BY_NAME, Sampling
-from engine.steering.inline import parse_inline
-from engine.steering.request import SteeringRequest
 from server.body import validate
 from server.generation.endpoint import Asked
 from server.openai import fields

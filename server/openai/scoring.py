@@ -11,10 +11,9 @@ from typing import Any
 
 from quart import Response
 
-from engine.generation.request import TokenInfo
-from engine.generation.scoring import PreparedScoring, Scored, ScoredPrompt, ScoringRequest
-from engine.library.records import ModelRecord
-from engine.steering.report import NO_STEERING
+from engine.public.generation import PreparedScoring, Scored, ScoredPrompt, ScoringRequest, TokenInfo
+from engine.public.library import ModelRecord
+from engine.public.steering import NO_STEERING
 from server import headers, sse
 from server.context import ServerContext
 from server.generation.admission import common_headers, on_resident, result_of

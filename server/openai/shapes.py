@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from engine.generation.request import Piece, TokenInfo
+from engine.public.generation import Piece, TokenInfo
 
 
 class Shapes(ABC):

@@ -10,8 +10,8 @@ from PySide6.QtCore import QObject, Signal, Slot
 from engine.engine import Engine
 from engine.errors import LoadCancelled, ModelBusy
 from engine.events import Event, ModelLoadProgress
-from engine.library.records import ModelRecord, ModelSource
-from engine.models.backends.llamacpp.availability import can_run
+from engine.public.library import ModelRecord, ModelSource
+from engine.public.models import can_run
 from ui.bridge import Bridge, Inbox
 from ui.context.services import AppServices, DemoFacts
 

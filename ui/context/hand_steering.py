@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from PySide6.QtCore import QObject, Signal
 
 from engine.engine import Engine
-from engine.steering.live import AttachmentKey, Entry, LiveState
+from engine.public.steering import AttachmentKey, Entry, LiveState
 from ui.bridge import Bridge
 from ui.kit.steering_text import can_steer
 

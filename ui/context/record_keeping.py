@@ -8,8 +8,8 @@ from typing import Any
 
 from PySide6.QtCore import QObject, Signal
 
-from engine.documents.evidence import rung_language
-from engine.library.records import ExperimentRecord
+from engine.public.documents import rung_language
+from engine.public.library import ExperimentRecord
 from ui.context.page_context import RECORDS, PageContext
 from ui.kit.basics import Button, Notice
 from ui.kit.chat_state import ConversationMessage

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from engine.engine import Engine
 from engine.events import RequestRecorded
-from engine.library.database import Library
+from engine.public.library import Library
 
 
 class ServerControl(Protocol):

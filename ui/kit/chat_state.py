@@ -4,16 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from engine.generation.request import (
-    ChatInput,
-    GenerationRequest,
-    Message,
-    Piece,
-)
-from engine.generation.text.reasoning import Kind
-from engine.library.conversations import CUT_OFF, PLAIN_SIDE, StoredMessage
-from engine.steering.dial import DialWord
-from engine.steering.request import FOLLOW_LIVE, SteeringRequest
+from engine.public.generation import ChatInput, GenerationRequest, Kind, Message, Piece
+from engine.public.library import CUT_OFF, PLAIN_SIDE, StoredMessage
+from engine.public.steering import FOLLOW_LIVE, DialWord, SteeringRequest
 from ui.kit.chat_options import ChatOptions
 
 UNSTEERED = SteeringRequest(dial=DialWord.OFF)

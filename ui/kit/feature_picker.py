@@ -11,7 +11,7 @@ from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QLineEdit, QWidget
 
 from engine.engine import Engine
-from engine.library.records import FeatureLabel
+from engine.public.library import FeatureLabel
 from ui.bridge import Bridge
 from ui.kit import theme
 from ui.kit.basics import column, label

@@ -16,8 +16,7 @@ from PySide6.QtCore import QObject, Signal
 from engine.engine import Engine
 from engine.errors import MillmError
 from engine.events import Event, MonitoringStateChanged
-from engine.monitor.live import MAX_TOP_K
-from engine.monitor.records import MonitoringState
+from engine.public.monitor import MAX_TOP_K, MonitoringState
 from ui.bridge import Bridge
 
 LEAST_TOP_K = 10

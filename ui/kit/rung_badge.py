@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import QEvent
 from PySide6.QtWidgets import QLabel, QSizePolicy
 
-from engine.documents.evidence import PERSISTENCE_SENTENCE, TESTED_ELSEWHERE, TOP_RUNG, evidence_words, rung_next_step
+from engine.public.documents import PERSISTENCE_SENTENCE, TESTED_ELSEWHERE, TOP_RUNG, evidence_words, rung_next_step
 from ui.kit.basics import label, set_pill
 from ui.kit.plain_text import as_letters
 

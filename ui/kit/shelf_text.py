@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from engine.actions.downloading.preview import MemoryTerms, ModelPreview
-from engine.actions.downloading.transfer import CANCELLED
-from engine.actions.models.actions import ModelView
-from engine.actions.models.importing import LocalModel
 from engine.counting import MB, plural
 from engine.engine import Engine
-from engine.library.records import EngineKind, ModelRecord, SaeRecord, SaeStatus
-from engine.models.hardware.memory import MemoryEstimate
+from engine.public.downloads import CANCELLED, MemoryTerms, ModelPreview
+from engine.public.library import EngineKind, ModelRecord, SaeRecord, SaeStatus
+from engine.public.models import LocalModel, MemoryEstimate, ModelView
 from ui.kit.text import count, counted, device_name, megabytes, number_format, parameters
 
 ENGINES = {"transformers": "transformers", "llamacpp": "llama.cpp"}

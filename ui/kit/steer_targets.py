@@ -6,13 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from engine.actions.steering.views import Advice
-from engine.documents.evidence import is_validated
-from engine.documents.ranges import GREATEST_INTENSITY
 from engine.engine import Engine
-from engine.library.records import ProfileKind
-from engine.steering.desk import Snapshot
-from engine.steering.live import AttachmentKey, circuit_steers
+from engine.public.documents import GREATEST_INTENSITY, is_validated
+from engine.public.library import ProfileKind
+from engine.public.steering import Advice, AttachmentKey, Snapshot, circuit_steers
 
 NO_ADVICE = Advice()
 

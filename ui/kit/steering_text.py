@@ -6,22 +6,18 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from engine.actions.experiments.words import NO_CLAIM as NO_CLAIM
-from engine.actions.experiments.words import features as features
-from engine.actions.experiments.words import has_circuit as has_circuit
-from engine.actions.experiments.words import path_of as path_of
-from engine.actions.experiments.words import report_words as report_words
-from engine.actions.experiments.words import since as since
-from engine.actions.experiments.words import strength as strength
 from engine.counting import plural
-from engine.documents.evidence import short_evidence_words
 from engine.errors import InvalidParameter
-from engine.library.records import SaeRecord
-from engine.steering.desk import Snapshot
-from engine.steering.dial import shortest_decimal
-from engine.steering.live import AttachmentKey
-from engine.steering.push import Push, told
-from engine.steering.report import ManualItem, ProfileItem
+from engine.public.documents import short_evidence_words
+from engine.public.experiments import NO_CLAIM as NO_CLAIM
+from engine.public.experiments import features as features
+from engine.public.experiments import has_circuit as has_circuit
+from engine.public.experiments import path_of as path_of
+from engine.public.experiments import report_words as report_words
+from engine.public.experiments import since as since
+from engine.public.experiments import strength as strength
+from engine.public.library import SaeRecord
+from engine.public.steering import AttachmentKey, ManualItem, ProfileItem, Push, Snapshot, shortest_decimal, told
 
 PUSH_TIP = (
     "All features of a layer are summed into one vector. It is as long as their strengths together only where they "

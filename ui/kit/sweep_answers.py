@@ -9,7 +9,7 @@ from PySide6.QtCore import Qt, Slot
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QBoxLayout, QFrame, QPlainTextEdit, QSizePolicy, QSplitter, QWidget
 
-from engine.actions.sweeping.settings import CellResult, SweepSettings, means
+from engine.public.sweeps import CellResult, SweepSettings, means
 from ui.kit import theme
 from ui.kit.basics import Card, label
 from ui.kit.sweep_plot import CURVES, SweepPlot

@@ -8,7 +8,7 @@ from typing import Any
 from PySide6.QtCore import Qt, Slot
 from PySide6.QtWidgets import QStackedLayout, QWidget
 
-from engine.actions.sweeping.settings import ColumnMeans
+from engine.public.sweeps import ColumnMeans
 from ui.kit import plots, theme
 from ui.kit.basics import label
 

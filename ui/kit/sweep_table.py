@@ -9,7 +9,7 @@ from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelInd
 from PySide6.QtGui import QFontMetrics, QResizeEvent
 from PySide6.QtWidgets import QAbstractItemView, QFrame, QHeaderView
 
-from engine.actions.sweeping.settings import CellResult, ColumnMeans
+from engine.public.sweeps import CellResult, ColumnMeans
 from ui.kit import theme
 from ui.kit.plain_text import as_letters
 from ui.kit.sweep_text import cell_words, figure_words, intensity_words, share_words

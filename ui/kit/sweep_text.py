@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.actions.sweeping.settings import BaseChoice, BaseKind, CellResult
+from engine.public.sweeps import BaseChoice, BaseKind, CellResult
 
 PROMPTS = """Tell me about your day.
 Describe the view from a window.

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from engine.counting import plural
 from engine.errors import MillmError
-from engine.library.conversations import CUT_OFF
+from engine.public.library import CUT_OFF
 
 
 def describe_error(error: BaseException) -> str:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QWidget
 
-from engine.library.records import FeatureLabel
-from engine.steering.push import GENTLE, UNMEASURED_STRENGTH
-from engine.steering.strengths import STEERING_RANGE
+from engine.public.library import FeatureLabel
+from engine.public.steering import GENTLE, STEERING_RANGE, UNMEASURED_STRENGTH
 from ui.kit import theme
 from ui.kit.basics import Button, Card, column, inset_text, label, line
 from ui.kit.feature_picker import confidence_words, density_words, number_words

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from engine.engine import Engine
-from engine.library.records import FeatureLabel
-from engine.monitor.top_tokens import Peak
-from engine.saes.attachment import Attachment
+from engine.public.library import FeatureLabel
+from engine.public.monitor import Peak
+from engine.public.saes import Attachment
 
 VISIBLE = str.maketrans({"\n": "↵", "\t": "⇥", "\r": "␍"})
 """Characters that do not show, as signs that do."""

@@ -10,9 +10,8 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QBoxLayout, QFileDialog, QFrame, QScrollArea, QStackedWidget, QWidget
 
-from engine.actions.saes.views import LabelsResult
 from engine.events import Event, ModelLoadComplete, ModelUnloadComplete, SaeAttached, SaeDetached, SaesChanged
-from engine.saes.attachment import Attachment
+from engine.public.saes import Attachment, LabelsResult
 from ui.context.page import Page
 from ui.context.page_context import CHAT, MONITOR, STEERING, PageContext
 from ui.context.record_keeping import RecordKeeper

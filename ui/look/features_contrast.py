@@ -11,14 +11,12 @@ from PySide6.QtCore import QSize, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QBoxLayout, QLineEdit, QPlainTextEdit, QWidget
 
-from engine.actions.experiments.contrasts import record_of_contrast
-from engine.actions.saes.contrast import DENSITY_CAP, Contrast, ContrastFeature, cluster_document
-from engine.actions.steering.results import ImportOutcome
-from engine.documents.members import MAX_MEMBERS
 from engine.engine import Engine
-from engine.library.records import FeatureLabel
-from engine.saes.attachment import Attachment
-from engine.steering.push import GENTLE
+from engine.public.documents import MAX_MEMBERS
+from engine.public.experiments import record_of_contrast
+from engine.public.library import FeatureLabel
+from engine.public.saes import DENSITY_CAP, Attachment, Contrast, ContrastFeature, cluster_document
+from engine.public.steering import GENTLE, ImportOutcome
 from ui.bridge import Bridge
 from ui.kit import theme
 from ui.kit.basics import Button, Notice, column, inset_text, label, line

@@ -10,11 +10,10 @@ from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QKeySequence, QResizeEvent, QShortcut
 from PySide6.QtWidgets import QCheckBox, QFrame, QPlainTextEdit, QScrollArea, QSplitter, QWidget
 
-from engine.actions.saes.reading import TextReading, TokenReading
 from engine.engine import Engine
-from engine.generation.request import ChatInput, Message
-from engine.library.records import FeatureLabel
-from engine.saes.attachment import Attachment
+from engine.public.generation import ChatInput, Message
+from engine.public.library import FeatureLabel
+from engine.public.saes import Attachment, TextReading, TokenReading
 from ui.bridge import Bridge
 from ui.kit import theme
 from ui.kit.basics import Button, Notice, column, label, line

@@ -10,7 +10,7 @@ from PySide6.QtGui import QHideEvent, QShowEvent
 from PySide6.QtWidgets import QWidget
 
 from engine.engine import Engine
-from engine.saes.attachment import Attachment
+from engine.public.saes import Attachment
 from ui.bridge import Bridge
 from ui.kit import theme
 from ui.kit.basics import Button, Notice, column, label, line

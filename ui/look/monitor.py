@@ -20,10 +20,9 @@ from engine.events import (
     SaeDetached,
     SaesChanged,
 )
-from engine.monitor.live import MAX_HISTORY
-from engine.monitor.records import FeatureStatistics, MonitoringCost, MonitoringState
-from engine.saes.attachment import Attachment
-from engine.steering.live import AttachmentKey
+from engine.public.monitor import MAX_HISTORY, FeatureStatistics, MonitoringCost, MonitoringState
+from engine.public.saes import Attachment
+from engine.public.steering import AttachmentKey
 from ui.context.page import Page
 from ui.context.page_context import CHAT, FEATURES, STEERING, PageContext
 from ui.kit import plots, theme

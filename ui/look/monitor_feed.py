@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from engine.engine import Engine
-from engine.library.records import FeatureLabel
-from engine.monitor.records import ActivationRecord, FeatureStatistics, Metric, MonitoringCost, MonitoringState
-from engine.steering.live import AttachmentKey
+from engine.public.library import FeatureLabel
+from engine.public.monitor import ActivationRecord, FeatureStatistics, Metric, MonitoringCost, MonitoringState
+from engine.public.steering import AttachmentKey
 
 KEPT = 400
 """Tokens kept of one SAE for the map and the history."""

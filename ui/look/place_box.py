@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QComboBox
 
-from engine.saes.attachment import Attachment
+from engine.public.saes import Attachment
 from ui.kit.choice import Choice
 from ui.kit.plain_text import as_letters
 

@@ -7,8 +7,8 @@ from collections.abc import Collection
 from datetime import datetime
 from urllib.parse import unquote
 
-from engine.documents.evidence import evidence_words
 from engine.events import RequestRecorded
+from engine.public.documents import evidence_words
 from ui.kit.steering_text import since
 from ui.kit.text import count
 

@@ -9,11 +9,8 @@ from pathlib import Path
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QButtonGroup, QLineEdit, QPushButton, QWidget
 
-from engine.actions.downloading.models import DownloadRequest
-from engine.actions.downloading.preview import ModelPreview
-from engine.actions.models.importing import LocalModel
-from engine.models.hub.client import HubFound
-from engine.models.inspection.local_caches import FoundModel
+from engine.public.downloads import DownloadRequest, ModelPreview
+from engine.public.models import FoundModel, HubFound, LocalModel
 from ui.kit import shelf_text as words
 from ui.kit import theme
 from ui.kit.basics import Button, Card, ElidedLabel, Notice, column, label, line, pill

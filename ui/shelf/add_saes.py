@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QLineEdit, QTreeWidgetItem
 
-from engine.actions.downloading.saes import HubSaeFile, SaePreview
-from engine.models.hub.client import HubFound
+from engine.public.downloads import HubSaeFile, SaePreview
+from engine.public.models import HubFound
 from ui.kit import shelf_text as words
 from ui.kit.basics import Button, Card, Notice, label, line
 from ui.kit.scroll_page import reveal

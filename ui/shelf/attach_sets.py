@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QFrame, QLineEdit
 
-from engine.actions.saes.views import AttachmentsView
 from engine.counting import plural
-from engine.library.records import AttachSetRecord
+from engine.public.library import AttachSetRecord
+from engine.public.saes import AttachmentsView
 from ui.kit import theme
 from ui.kit.basics import Button, Card, ElidedLabel, IconButton, Notice, column, label, line, rule
 from ui.kit.plain_text import as_letters

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QWidget
 
-from engine.actions.downloading.finding import PAIRS, UNTRIED, KnownPair
-from engine.models.hub.client import HubFound
+from engine.public.downloads import PAIRS, UNTRIED, KnownPair
+from engine.public.models import HubFound
 from ui.kit import theme
 from ui.kit.basics import Button, ElidedLabel, column, label, line, pill
 from ui.kit.scroll_page import reveal

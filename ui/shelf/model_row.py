@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import Signal
 
-from engine.actions.models.actions import ModelView
-from engine.models.registry import LoadingState
+from engine.public.models import LoadingState, ModelView
 from ui.kit import shelf_text as words
 from ui.kit.basics import Button, IconButton
 from ui.kit.plain_text import as_letters

@@ -10,13 +10,6 @@ from typing import Any
 import psutil
 from PySide6.QtCore import QTimer
 
-from engine.actions.downloading.finding import FetchedPair, KnownPair
-from engine.actions.downloading.models import DownloadRequest
-from engine.actions.downloading.preview import ModelPreview
-from engine.actions.durable_files import BLOCK
-from engine.actions.models.actions import ModelView
-from engine.actions.models.disk_use import DiskUse
-from engine.actions.models.importing import LocalModel
 from engine.errors import DownloadCancelled, ModelAlreadyExists, ModelLocked
 from engine.events import (
     Event,
@@ -32,10 +25,19 @@ from engine.events import (
     SaeDetached,
     SaesChanged,
 )
-from engine.library.records import EngineKind
-from engine.models.backends.engines import EngineState, gguf_engine
-from engine.models.hardware.unused_gpus import UnusedGpu, unused_gpu
-from engine.models.registry import LoadedModel
+from engine.public.downloads import DownloadRequest, FetchedPair, KnownPair, ModelPreview
+from engine.public.library import EngineKind
+from engine.public.models import (
+    BLOCK,
+    DiskUse,
+    EngineState,
+    LoadedModel,
+    LocalModel,
+    ModelView,
+    UnusedGpu,
+    gguf_engine,
+    unused_gpu,
+)
 from ui.context.page_context import PageContext
 from ui.kit import shelf_text as words
 from ui.kit.basics import Button, Notice

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import Signal
 
-from engine.library.records import SaeRecord, SaeStatus
+from engine.public.library import SaeRecord, SaeStatus
 from ui.kit import shelf_text as words
 from ui.kit.basics import Button, IconButton, inset_text, label, set_property
 from ui.kit.number_field import WholeField

@@ -8,9 +8,6 @@ from typing import Any
 
 from PySide6.QtCore import QTimer
 
-from engine.actions.downloading.finding import FetchedPair, KnownPair
-from engine.actions.downloading.saes import SaeStart
-from engine.actions.saes.views import AttachResult, AttachSetResult, Compatibility, DetachResult, LabelsResult
 from engine.checked import there
 from engine.errors import NotFound
 from engine.events import (
@@ -24,7 +21,9 @@ from engine.events import (
     SaeDownloadProgress,
     SaesChanged,
 )
-from engine.library.records import AttachSetRecord, SaeRecord, SaeStatus
+from engine.public.downloads import FetchedPair, KnownPair, SaeStart
+from engine.public.library import AttachSetRecord, SaeRecord, SaeStatus
+from engine.public.saes import AttachResult, AttachSetResult, Compatibility, DetachResult, LabelsResult
 from ui.context.page_context import PageContext
 from ui.kit import shelf_text as words
 from ui.kit.basics import Button

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.actions.downloading.saes import SaePreview
 from engine.engine import Engine
 from engine.errors import MillmError, ModelNotLoaded
-from engine.library.records import AttachSetRecord, SaeRecord
-from engine.saes.ids import id_from_hub
+from engine.public.downloads import SaePreview
+from engine.public.library import AttachSetRecord, SaeRecord
+from engine.public.saes import id_from_hub
 
 WEIGHTS = (".safetensors", ".npz", ".pt", ".pth", ".bin", ".ckpt")
 

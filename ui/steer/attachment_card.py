@@ -9,9 +9,8 @@ from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QLineEdit, QPlainTextEdit, QWidget
 
 from engine.errors import InvalidParameter
-from engine.library.records import FeatureLabel
-from engine.steering.live import AttachmentKey, Entry
-from engine.steering.push import UNMEASURED_END, UNMEASURED_STRENGTH
+from engine.public.library import FeatureLabel
+from engine.public.steering import UNMEASURED_END, UNMEASURED_STRENGTH, AttachmentKey, Entry
 from ui.kit import theme
 from ui.kit.basics import Button, Card, ElidedLabel, Notice, column, label, line
 from ui.kit.plain_text import as_letters

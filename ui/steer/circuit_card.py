@@ -18,10 +18,8 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from engine.actions.steering.views import CircuitView
-from engine.documents.evidence import is_validated
-from engine.steering.hazards import Hazard
-from engine.steering.push import Push
+from engine.public.documents import is_validated
+from engine.public.steering import CircuitView, Hazard, Push
 from ui.kit import theme
 from ui.kit.basics import Button, Card, Surface, column, label, line, pill
 from ui.kit.flow import Flow

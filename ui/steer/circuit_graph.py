@@ -8,8 +8,7 @@ from itertools import pairwise
 
 import networkx as nx
 
-from engine.documents.circuit import CircuitDocument, Edge, Node
-from engine.documents.members import Member
+from engine.public.documents import CircuitDocument, Edge, Member, Node
 from ui.kit.steering_text import signed
 from ui.steer.circuit_text import edge_evidence, edge_words
 from ui.steer.member_chips import member_told

@@ -8,21 +8,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeGuard
 
-from engine.actions.steering.views import CircuitView, WantedSae
 from engine.counting import plural
-from engine.documents.binding import Verdict
-from engine.documents.circuit import CircuitDocument, Edge
-from engine.documents.evidence import (
+from engine.public.documents import (
     PERSISTENCE_SENTENCE,
+    CircuitDocument,
+    Edge,
+    LayerVerdict,
+    Verdict,
     evidence_words,
     is_validated,
     rung_language,
     short_evidence_words,
 )
-from engine.documents.verdicts import LayerVerdict
-from engine.library.records import CircuitRecord, ServingMode
-from engine.steering.claims import Claim
-from engine.steering.hazards import Hazard, HazardKind
+from engine.public.library import CircuitRecord, ServingMode
+from engine.public.steering import CircuitView, Claim, Hazard, HazardKind, WantedSae
 from ui.kit.rung_badge import RUNG_TONES
 from ui.kit.steering_text import place_words, strength
 from ui.kit.text import counted

@@ -6,14 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from engine.actions.saes.views import AttachSetResult
-from engine.actions.steering.circuit_results import (
-    ActivatedCircuit,
-    DeactivatedCircuit,
-    DeletedCircuit,
-    DialledCircuit,
-)
-from engine.actions.steering.views import CircuitView
 from engine.counting import so_many
 from engine.events import (
     ActivationObserved,
@@ -27,13 +19,23 @@ from engine.events import (
     SaesChanged,
     SteeringUpdated,
 )
-from engine.library.records import CircuitRecord, ProfileRecord, ServingMode
-from engine.steering.claims import Claim
-from engine.steering.errors import CircuitLayerContention
-from engine.steering.flatten import by_place, flatten
-from engine.steering.hazards import Hazard, hazards
-from engine.steering.push import Push
-from engine.steering.strengths import SteeredSet
+from engine.public.library import CircuitRecord, ProfileRecord, ServingMode
+from engine.public.saes import AttachSetResult
+from engine.public.steering import (
+    ActivatedCircuit,
+    CircuitLayerContention,
+    CircuitView,
+    Claim,
+    DeactivatedCircuit,
+    DeletedCircuit,
+    DialledCircuit,
+    Hazard,
+    Push,
+    SteeredSet,
+    by_place,
+    flatten,
+    hazards,
+)
 from ui.context.page_context import CIRCUITS, FEATURES, PageContext
 from ui.kit.basics import Button, label
 from ui.kit.flow import Flow

@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QFrame, QLabel, QWidget
 
-from engine.actions.steering.views import ClusterView
-from engine.library.records import FeatureLabel
-from engine.steering.push import Push
+from engine.public.library import FeatureLabel
+from engine.public.steering import ClusterView, Push
 from ui.kit import theme
 from ui.kit.basics import Button, Card, column, label, line, pill, rule
 from ui.kit.flow import Flow

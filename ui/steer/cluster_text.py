@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from engine.actions.steering.views import Advice, ClusterView
-from engine.documents.ranges import Envelope, Range
+from engine.public.documents import Envelope, Range
+from engine.public.steering import Advice, ClusterView
 from ui.kit.steering_text import features, place_words, strength
 
 Mark = tuple[str, str]

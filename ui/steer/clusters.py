@@ -6,9 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from engine.actions.saes.views import AttachResult
-from engine.actions.steering.results import ActivatedProfile, DeactivatedProfile
-from engine.actions.steering.views import ClusterView
 from engine.events import (
     CircuitsChanged,
     ClustersChanged,
@@ -21,9 +18,9 @@ from engine.events import (
     SaesChanged,
     SteeringUpdated,
 )
-from engine.library.records import FeatureLabel, ProfileRecord
-from engine.steering.push import Push
-from engine.steering.strengths import SteeredSet
+from engine.public.library import FeatureLabel, ProfileRecord
+from engine.public.saes import AttachResult
+from engine.public.steering import ActivatedProfile, ClusterView, DeactivatedProfile, Push, SteeredSet
 from ui.context.page_context import CLUSTERS, PageContext
 from ui.kit.basics import label
 from ui.steer.cluster_card import ClusterCard

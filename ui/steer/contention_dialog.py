@@ -9,8 +9,7 @@ from typing import Any
 from PySide6.QtWidgets import QDialog, QWidget
 
 from engine.counting import plural
-from engine.steering.claims import MEASURED_HAZARD
-from engine.steering.errors import CircuitLayerContention
+from engine.public.steering import MEASURED_HAZARD, CircuitLayerContention
 from ui.kit import theme
 from ui.kit.basics import Button, column, label, line, rule
 

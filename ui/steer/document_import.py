@@ -11,17 +11,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from engine.actions.steering.circuit_results import ImportedCircuit
-from engine.actions.steering.results import ImportItem, ProfileSummary
-from engine.documents.binding import Verdict
-from engine.documents.errors import DocumentRefused
-from engine.documents.evidence import evidence_words
-from engine.documents.loading import MAX_DOCUMENT_BYTES, DocumentKind, decode, kind_of, require_kind
-from engine.documents.verdicts import ImportStatus
 from engine.engine import Engine
 from engine.errors import MillmError
 from engine.files import open_file
-from engine.library.errors import CircuitAlreadyExists, ProfileAlreadyExists
+from engine.public.documents import (
+    MAX_DOCUMENT_BYTES,
+    DocumentKind,
+    DocumentRefused,
+    ImportStatus,
+    Verdict,
+    decode,
+    evidence_words,
+    kind_of,
+    require_kind,
+)
+from engine.public.library import CircuitAlreadyExists, ProfileAlreadyExists
+from engine.public.steering import ImportedCircuit, ImportItem, ProfileSummary
 from ui.context.page_context import CIRCUITS, CLUSTERS, PROFILES
 from ui.kit.steering_text import features
 

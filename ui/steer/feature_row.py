@@ -6,9 +6,8 @@ from PySide6.QtCore import QRectF, Qt, QTimer, Signal
 from PySide6.QtGui import QPainter, QPaintEvent
 from PySide6.QtWidgets import QFrame
 
-from engine.library.records import FeatureLabel
-from engine.steering.push import UNMEASURED_END, dial_end
-from engine.steering.strengths import STEERING_RANGE
+from engine.public.library import FeatureLabel
+from engine.public.steering import STEERING_RANGE, UNMEASURED_END, dial_end
 from ui.kit import theme
 from ui.kit.basics import ElidedLabel, IconButton, column, label, line, pill, set_pill
 from ui.kit.number_field import DecimalField

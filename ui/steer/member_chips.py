@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from PySide6.QtWidgets import QLabel, QSizePolicy, QWidget
 
-from engine.documents.members import Member
+from engine.public.documents import Member
 from ui.kit.basics import pill
 from ui.kit.flow import Flow
 from ui.kit.plain_text import as_letters

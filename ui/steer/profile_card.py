@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from PySide6.QtCore import Qt, Signal
 
-from engine.documents.ranges import STEERING_RANGE
-from engine.library.records import FeatureLabel, ProfileRecord
-from engine.steering.push import Push
+from engine.public.documents import STEERING_RANGE
+from engine.public.library import FeatureLabel, ProfileRecord
+from engine.public.steering import Push
 from ui.kit.basics import Button, Card, label, line, rule
 from ui.kit.flow import Flow
 from ui.kit.intensity_dial import IntensityDial

@@ -9,10 +9,15 @@ from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtWidgets import QLineEdit, QPlainTextEdit
 
 from engine.errors import InvalidParameter
-from engine.library.names import PROFILE_NAME_LIMIT
-from engine.library.records import PROFILE_FIELDS, FeatureLabel, ProfileFields, ProfileRecord, SaeRecord
-from engine.steering.live import AttachmentKey
-from engine.steering.push import GENTLE, UNMEASURED_STRENGTH
+from engine.public.library import (
+    PROFILE_FIELDS,
+    PROFILE_NAME_LIMIT,
+    FeatureLabel,
+    ProfileFields,
+    ProfileRecord,
+    SaeRecord,
+)
+from engine.public.steering import GENTLE, UNMEASURED_STRENGTH, AttachmentKey
 from ui.kit import theme
 from ui.kit.basics import Button, Card, Notice, column, inset_text, label, line
 from ui.kit.choice import Choice

@@ -9,7 +9,6 @@ from functools import partial
 
 from PySide6.QtWidgets import QMenu
 
-from engine.actions.steering.results import ActivatedProfile, DeactivatedProfile, ProfileSummary
 from engine.events import (
     CircuitsChanged,
     ClustersChanged,
@@ -20,10 +19,17 @@ from engine.events import (
     SaesChanged,
     SteeringUpdated,
 )
-from engine.library.records import PROFILE_FIELDS, FeatureLabel, ProfileKind, ProfileRecord, SaeRecord
-from engine.steering.live import AttachmentKey, profile_steers
-from engine.steering.push import UNMEASURED_STRENGTH, Push
-from engine.steering.strengths import SteeredSet
+from engine.public.library import PROFILE_FIELDS, FeatureLabel, ProfileKind, ProfileRecord, SaeRecord
+from engine.public.steering import (
+    UNMEASURED_STRENGTH,
+    ActivatedProfile,
+    AttachmentKey,
+    DeactivatedProfile,
+    ProfileSummary,
+    Push,
+    SteeredSet,
+    profile_steers,
+)
 from ui.context.page_context import PROFILES, PageContext
 from ui.kit.basics import Button, label
 from ui.kit.plain_text import on_button

@@ -7,8 +7,8 @@ from collections.abc import Collection
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QFrame, QProgressBar
 
-from engine.library.records import SaeRecord, SaeStatus
-from engine.steering.live import AttachmentKey
+from engine.public.library import SaeRecord, SaeStatus
+from engine.public.steering import AttachmentKey
 from ui.kit import theme
 from ui.kit.basics import Button, Card, ElidedLabel, Notice, column, inset_text, label, line, pill
 from ui.kit.number_field import WholeField

@@ -10,8 +10,6 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QKeySequence, QResizeEvent, QShortcut
 from PySide6.QtWidgets import QBoxLayout, QFileDialog, QFrame, QScrollArea
 
-from engine.actions.saes.views import AttachResult, DetachResult
-from engine.actions.steering.results import ProfileSummary
 from engine.engine import Engine
 from engine.events import (
     ActivationObserved,
@@ -24,9 +22,9 @@ from engine.events import (
     SaesChanged,
     SteeringUpdated,
 )
-from engine.library.records import FeatureLabel, SaeRecord
-from engine.saes.attachment import Attachment
-from engine.steering.live import AttachmentKey, LiveState
+from engine.public.library import FeatureLabel, SaeRecord
+from engine.public.saes import Attachment, AttachResult, DetachResult
+from engine.public.steering import AttachmentKey, LiveState, ProfileSummary
 from ui.context.page import Page
 from ui.context.page_context import CHAT, HOME, PageContext
 from ui.kit import theme

@@ -17,17 +17,6 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from engine.actions.experiments.sweeps import record_of_sweep
-from engine.actions.sweeping.export import as_csv, as_markdown
-from engine.actions.sweeping.runs import SweepRun, SweepState
-from engine.actions.sweeping.settings import (
-    BaseChoice,
-    BaseKind,
-    CellResult,
-    SweepBase,
-    SweepOutcome,
-    SweepSettings,
-)
 from engine.errors import MillmError, NotFound, NothingToCancel
 from engine.events import (
     CircuitsChanged,
@@ -43,8 +32,20 @@ from engine.events import (
     SweepsChanged,
 )
 from engine.files import write_text
-from engine.steering.push import Push
-from engine.steering.strengths import SteeredSet
+from engine.public.experiments import record_of_sweep
+from engine.public.steering import Push, SteeredSet
+from engine.public.sweeps import (
+    BaseChoice,
+    BaseKind,
+    CellResult,
+    SweepBase,
+    SweepOutcome,
+    SweepRun,
+    SweepSettings,
+    SweepState,
+    as_csv,
+    as_markdown,
+)
 from ui.bridge import Inbox
 from ui.context.page import Page
 from ui.context.page_context import STEERING, PageContext

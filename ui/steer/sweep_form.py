@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QCheckBox, QComboBox, QLineEdit, QPlainTextEdit, QWidget
 
-from engine.actions.sweeping.measures import topic_words
-from engine.actions.sweeping.settings import (
+from engine.public.steering import Push
+from engine.public.sweeps import (
     MOST_TOKENS,
     PLAIN,
     SWEEP_SAMPLING,
@@ -18,8 +18,8 @@ from engine.actions.sweeping.settings import (
     SweepBase,
     SweepSettings,
     parse_intensities,
+    topic_words,
 )
-from engine.steering.push import Push
 from ui.kit import theme
 from ui.kit.basics import column, inset_text, label, line
 from ui.kit.chat_options import parse_seed

@@ -10,19 +10,19 @@ from typing import Any
 from PySide6.QtCore import QObject, Signal, Slot
 
 from engine.errors import MillmError, RequestCancelled
-from engine.generation.headers import answer_headers
-from engine.generation.request import (
+from engine.public.generation import (
     ChoiceFinished,
     Delta,
+    PreparedRequest,
     RequestFailed,
     RequestFinished,
+    RequestHandle,
     Started,
     TextDelta,
+    answer_headers,
 )
-from engine.generation.service import PreparedRequest, RequestHandle
-from engine.library.conversations import CUT_OFF
-from engine.steering.path import NO_PATH, SteeringPath
-from engine.steering.report import SteeringReport
+from engine.public.library import CUT_OFF
+from engine.public.steering import NO_PATH, SteeringPath, SteeringReport
 from engine.wire import wire
 from ui.bridge import Inbox
 from ui.kit.chat_state import ConversationMessage, kept_piece

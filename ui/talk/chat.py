@@ -9,8 +9,7 @@ from PySide6.QtCore import Slot
 
 from engine.errors import InvalidParameter, MillmError
 from engine.events import ConversationsChanged, Event, ModelLoadComplete
-from engine.library.conversations import ConversationRecord
-from engine.library.records import ExperimentRecord
+from engine.public.library import ConversationRecord, ExperimentRecord
 from ui.context.page_context import HOME, PageContext
 from ui.context.record_keeping import RecordKeeper
 from ui.kit.basics import Button

@@ -17,9 +17,8 @@ from PySide6.QtCore import QObject, QTimer, Signal
 from engine.engine import Engine
 from engine.errors import MillmError, NotFound
 from engine.events import ConversationsChanged
-from engine.generation.request import GenerationRequest
-from engine.generation.service import PreparedRequest, RequestHandle
-from engine.library.conversations import ConversationRecord, StoredMessage
+from engine.public.generation import GenerationRequest, PreparedRequest, RequestHandle
+from engine.public.library import ConversationRecord, StoredMessage
 from ui.bridge import Bridge
 from ui.kit.chat_options import ChatOptions
 from ui.kit.chat_state import ConversationMessage, build_request, up_to_last_question

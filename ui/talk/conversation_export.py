@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from engine.actions.experiments.export import steering_lines
+from engine.public.experiments import steering_lines
 from ui.kit.chat_options import sampling_words
 from ui.kit.chat_state import ConversationMessage
 from ui.kit.steering_text import report_words

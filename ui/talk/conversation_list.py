@@ -17,7 +17,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from engine.library.conversations import ConversationSummary
+from engine.public.library import ConversationSummary
 from ui.kit import theme
 from ui.kit.basics import Button, Notice, Surface, column, label
 from ui.kit.plain_text import as_letters

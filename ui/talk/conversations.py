@@ -9,7 +9,7 @@ from PySide6.QtCore import QObject, Signal
 from engine.engine import Engine
 from engine.errors import NotFound
 from engine.events import ConversationsChanged
-from engine.library.conversations import ConversationRecord, ConversationSummary
+from engine.public.library import ConversationRecord, ConversationSummary
 from ui.bridge import Bridge
 from ui.talk.conversation_list import ConversationList
 

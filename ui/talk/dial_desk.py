@@ -18,7 +18,7 @@ from engine.events import (
     SaeDetached,
     SteeringUpdated,
 )
-from engine.steering.errors import SaeSetIncomplete, UnvalidatedCircuit
+from engine.public.steering import SaeSetIncomplete, UnvalidatedCircuit
 from ui.context.page_context import PageContext
 from ui.kit.rung_badge import next_words
 from ui.kit.steer_targets import (

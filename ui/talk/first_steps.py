@@ -23,7 +23,7 @@ from engine.events import (
     SaeDetached,
     SaesChanged,
 )
-from engine.library.records import ModelRecord, ModelSource
+from engine.public.library import ModelRecord, ModelSource
 from ui.context.demo_install import suggestion
 from ui.context.page_context import CHAT, GROUPS, SAES, STEERING, PageContext
 from ui.context.services import DemoFacts

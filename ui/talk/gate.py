@@ -15,7 +15,7 @@ from engine.events import (
     ModelsChanged,
     ModelUnloadComplete,
 )
-from engine.library.records import ModelRecord
+from engine.public.library import ModelRecord
 from ui.bridge import Bridge
 from ui.context.demo_install import DemoInstall, suggestion
 from ui.talk.composer import Composer

@@ -21,9 +21,8 @@ from engine.events import (
     ModelUnloadComplete,
     ServerStateChanged,
 )
-from engine.library.conversations import ConversationSummary
-from engine.library.records import ModelRecord
-from engine.models.registry import LoadedModel
+from engine.public.library import ConversationSummary, ModelRecord
+from engine.public.models import LoadedModel, import_local_model
 from ui.context.page import Page
 from ui.context.page_context import CHAT, MODELS, STEERING, PageContext
 from ui.kit import theme
@@ -224,8 +223,6 @@ class HomePage(Page, QScrollArea):
 
         def task() -> ModelRecord:
             # Imported here: it brings heavy libraries along, which must not hold up the window.
-            from engine.actions.models.importing import import_local_model
-
             return import_local_model(library, events, Path(folder))
 
         self._bridge.run_once(

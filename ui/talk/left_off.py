@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
-from engine.library.conversations import ConversationRecord
-from engine.library.database import Library
+from engine.public.library import ConversationRecord, Library
 from ui.context.page_context import PageContext
 
 LEFT_OFF_KEY = "chat_left_off"

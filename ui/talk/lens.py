@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtWidgets import QDialog, QVBoxLayout, QWidget
 
-from engine.actions.saes.reading import TextReading
 from engine.engine import Engine
 from engine.events import ActivationObserved, Event, MonitoringStateChanged, SaeAttached, SaeDetached, SaesChanged
-from engine.generation.request import GenerationRequest
-from engine.library.records import FeatureLabel
-from engine.steering.live import AttachmentKey
+from engine.public.generation import GenerationRequest
+from engine.public.library import FeatureLabel
+from engine.public.saes import TextReading
+from engine.public.steering import AttachmentKey
 from ui.context.page_context import PageContext
 from ui.kit import theme
 from ui.kit.basics import Button, label, line

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QFrame, QProgressBar, QScrollArea, QVBoxLayout, QWidget
 
-from engine.steering.live import AttachmentKey
+from engine.public.steering import AttachmentKey
 from ui.kit import theme
 from ui.kit.basics import Button, ElidedLabel, IconButton, Notice, column, label, line, rule
 from ui.kit.plain_text import as_letters

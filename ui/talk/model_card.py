@@ -6,9 +6,8 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QFrame, QProgressBar, QScrollArea, QSizePolicy, QWidget
 
 from engine.checked import there
-from engine.library.records import EngineKind, ModelRecord, ModelSource, ModelStatus
-from engine.models.backends.llamacpp.availability import can_run
-from engine.models.registry import LoadedModel, LoadingState
+from engine.public.library import EngineKind, ModelRecord, ModelSource, ModelStatus
+from engine.public.models import LoadedModel, LoadingState, can_run
 from ui.kit import theme
 from ui.kit.basics import Button, Card, ElidedLabel, Notice, column, keep_place, label, line, pill, rule, set_pill
 from ui.kit.facts import Facts

@@ -7,10 +7,8 @@ from pathlib import Path
 from PySide6.QtCore import QObject, QTimer
 
 from engine.errors import InvalidParameter
-from engine.library.database import Library
-from engine.library.records import EngineKind, ModelRecord
-from engine.models.inspection.sampling_defaults import read_sampling_defaults
-from engine.models.registry import LoadedModel
+from engine.public.library import EngineKind, Library, ModelRecord
+from engine.public.models import LoadedModel, read_sampling_defaults
 from ui.bridge import Bridge
 from ui.context.services import DemoFacts
 from ui.kit.chat_options import Suggested

@@ -23,7 +23,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from engine.generation.service import PreparedRequest
+from engine.public.generation import PreparedRequest
 from ui.kit import theme
 from ui.kit.basics import Button, CopyButton, Notice, column, label, line
 from ui.kit.chat_options import sampling_words

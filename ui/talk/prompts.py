@@ -10,8 +10,7 @@ from PySide6.QtWidgets import QWidget
 
 from engine.engine import Engine
 from engine.errors import ContextLengthExceeded, MillmError
-from engine.generation.request import GenerationRequest
-from engine.generation.service import PreparedRequest
+from engine.public.generation import GenerationRequest, PreparedRequest
 from engine.sampling import Sampling
 from ui.bridge import Bridge
 from ui.talk.prompt_inspector import PromptInspector, view_of

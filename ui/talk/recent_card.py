@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QGridLayout, QPushButton
 
-from engine.library.conversations import ConversationSummary
+from engine.public.library import ConversationSummary
 from ui.kit import theme
 from ui.kit.basics import Card, ElidedLabel, column
 from ui.kit.text import messages, when

@@ -10,11 +10,9 @@ from PySide6.QtCore import QSize, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QBoxLayout, QFrame, QScrollArea, QStackedWidget, QWidget
 
-from engine.actions.experiments.contrasts import KeptDifference, contrast_of
-from engine.actions.experiments.export import contrast_rows, setting_rows, steered_words
-from engine.actions.experiments.sweeps import sweep_of
-from engine.actions.sweeping.export import facts_of
-from engine.library.records import ExperimentRecord, RecordKind
+from engine.public.experiments import KeptDifference, contrast_of, contrast_rows, setting_rows, steered_words, sweep_of
+from engine.public.library import ExperimentRecord, RecordKind
+from engine.public.sweeps import facts_of
 from ui.kit import theme
 from ui.kit.basics import Card, CopyButton, ElidedLabel, Surface, column, label, line
 from ui.kit.facts import Facts

@@ -19,11 +19,11 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from engine.actions.experiments.export import as_csv, as_json, as_markdown
 from engine.errors import NotFound
 from engine.events import Event, ExperimentsChanged
 from engine.files import write_text
-from engine.library.records import ExperimentRecord, ExperimentSummary, RecordKind
+from engine.public.experiments import as_csv, as_json, as_markdown
+from engine.public.library import ExperimentRecord, ExperimentSummary, RecordKind
 from ui.context.page import Page
 from ui.context.page_context import CHAT, FEATURES, SWEEP, PageContext
 from ui.kit import plots, theme

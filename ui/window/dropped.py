@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from engine.documents.loading import MAX_DOCUMENT_BYTES, DocumentKind, decode, kind_of
 from engine.engine import Engine
 from engine.errors import MillmError
 from engine.files import open_file
-from engine.saes.errors import SaeFormatUnknown
+from engine.public.documents import MAX_DOCUMENT_BYTES, DocumentKind, decode, kind_of
+from engine.public.saes import SaeFormatUnknown
 from ui.context.page_context import CIRCUITS, CLUSTERS, FEATURES, MODELS, PROFILES, SAES
 from ui.shelf.saes_shelf import may_be_sae
 

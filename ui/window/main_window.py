@@ -17,7 +17,6 @@ from PySide6.QtCore import QByteArray, Qt, QTimer, QUrl, Signal, Slot
 from PySide6.QtGui import QCloseEvent, QDesktopServices, QGuiApplication, QKeySequence, QResizeEvent, QShortcut
 from PySide6.QtWidgets import QHBoxLayout, QMainWindow, QStackedWidget, QWidget
 
-from engine.actions.standing import KeptState, PutBack
 from engine.checked import of_kind
 from engine.errors import LoadCancelled
 from engine.events import (
@@ -35,7 +34,7 @@ from engine.events import (
     ServerStateChanged,
     SteeringUpdated,
 )
-from engine.models.hardware.unused_gpus import UnusedGpu, unused_gpu
+from engine.public.models import KeptState, PutBack, UnusedGpu, unused_gpu
 from ui.bridge import Bridge
 from ui.context.demo_install import DemoInstall
 from ui.context.hand_steering import LiveHand

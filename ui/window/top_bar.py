@@ -9,11 +9,8 @@ from PySide6.QtCore import QRectF, Qt, QTimer, Signal
 from PySide6.QtGui import QKeyEvent, QPainter, QPaintEvent, QPen, QResizeEvent
 from PySide6.QtWidgets import QAbstractButton, QFrame, QHBoxLayout, QProgressBar, QSizePolicy
 
-from engine.models.registry import LoadedModel, LoadingState
-from engine.steering.desk import Snapshot
-from engine.steering.live import LiveState
-from engine.steering.plan import EMPTY_PLAN
-from engine.steering.transitions import place_of
+from engine.public.models import LoadedModel, LoadingState
+from engine.public.steering import EMPTY_PLAN, LiveState, Snapshot, place_of
 from ui.context.page_context import MODELS, SAES, SERVER, STEERING
 from ui.kit import shortcuts, theme
 from ui.kit.basics import Button, CopyButton, Dot, ElidedLabel, IconButton, Surface, add_all, column, line

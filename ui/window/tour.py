@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject, Slot
 from PySide6.QtWidgets import QWidget
 
-from engine.library.records import ModelSource
+from engine.public.library import ModelSource
 from ui.context.page_context import CHAT, HOME
 from ui.window.tour_panel import TourPanel
 
