@@ -120,7 +120,7 @@ class Engine:
         hub = HubClient(self.breakers[HUB], lambda: settings.HF_HUB_OFFLINE)
         folder = ModelFolder(library.path.parent / MODELS_FOLDER, library.state)
         downloads = ModelDownloads(library, self.events, hub, folder, self._workers)
-        self.models = ModelActions(library, self.events, self.shelf, self.loader, hub, folder, downloads)
+        self.models = ModelActions(library, self.events, self.shelf, self.loader, hub, folder, downloads, settings)
         self.sae_downloads = SaeDownloads(
             library, self.events, hub, library.path.parent / SAES_FOLDER, self._workers, self.saes.adopt
         )

@@ -1,14 +1,14 @@
 """Models: what is known of one before, while and after it is in memory, on what hardware."""
 
 from engine.actions.durable_files import BLOCK
-from engine.actions.models.actions import ModelPlacement, ModelView
 from engine.actions.models.disk_use import DiskUse
-from engine.actions.models.importing import LocalModel, import_local_model
+from engine.actions.models.importing import LocalModel
+from engine.actions.models.views import ModelPlacement, ModelView
 from engine.actions.standing import KeptState, PutBack
 from engine.models.backends.engines import EngineState, gguf_engine
 from engine.models.backends.llamacpp.availability import can_run
 from engine.models.hardware.gpus import NOT_MEASURED, GpuCard, GpuProcess, read_gpus
-from engine.models.hardware.memory import MemoryEstimate
+from engine.models.hardware.memory import LoadEstimate
 from engine.models.hardware.unused_gpus import UnusedGpu, unused_gpu
 from engine.models.hub.breaker import BreakerFigures, BreakerState
 from engine.models.hub.client import MAIN, MAX_REPO_ID, MAX_REVISION, HubFound, is_plain_path
@@ -37,10 +37,10 @@ __all__ = [
     "GpuProcess",
     "HubFound",
     "KeptState",
+    "LoadEstimate",
     "LoadedModel",
     "LoadingState",
     "LocalModel",
-    "MemoryEstimate",
     "ModelPlacement",
     "ModelShelf",
     "ModelView",
@@ -49,7 +49,6 @@ __all__ = [
     "can_run",
     "check_generative",
     "gguf_engine",
-    "import_local_model",
     "is_plain_path",
     "read_gpus",
     "read_sampling_defaults",

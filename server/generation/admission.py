@@ -142,7 +142,7 @@ async def on_resident(context: ServerContext, model: str, prepare: Callable[[], 
 async def _loaded(context: ServerContext, model: str) -> None:
     """Wait until ``model`` is resident. The wait takes no thread, and ends when the client leaves; the load goes on."""
     timeout = context.engine.settings.MODEL_LOAD_TIMEOUT
-    demand = await context.quick(lambda: context.engine.loader.demand(model))
+    demand = await context.quick(lambda: context.engine.models.demand(model))
     loading = asyncio.wrap_future(demand.loading)
     try:
         if not await current_exchange().ready(loading, timeout):

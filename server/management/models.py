@@ -22,6 +22,7 @@ from engine.public.models import (
     MAX_REVISION,
     DiskUse,
     FoundModel,
+    LoadEstimate,
     ModelView,
     is_plain_path,
     refuse_system_folder,
@@ -191,6 +192,14 @@ def _one(app: Quart, context: ServerContext) -> None:
     async def get_model(model_id: str) -> Response:
         read_query(NoQuery)
         return success(await context.quick(lambda: models.get(_id(model_id))))
+
+    @app.get("/api/models/<model_id>/estimate")
+    @describe(
+        "What loading a model would take, and what is free.", query=NoQuery, data=LoadEstimate, errors=(400, 404, 409)
+    )
+    async def estimate_model(model_id: str) -> Response:
+        read_query(NoQuery)
+        return success(await context.load(lambda: models.estimate(_id(model_id))))
 
     @app.patch("/api/models/<model_id>")
     @describe("Give a model another name.", query=NoQuery, body=RenameModelBody, data=ModelView, errors=(404, 409))

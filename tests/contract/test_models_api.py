@@ -130,6 +130,25 @@ def test_the_list_and_one(house: House, checkpoint: CheckpointMaker) -> None:
     assert (waiting["has_chat_template"], loaded["has_chat_template"]) == (True, True)
 
 
+def test_what_a_load_would_take(house: House, checkpoint: CheckpointMaker) -> None:
+    added = house.ok("POST", "", {"source": "local", "local_path": str(checkpoint("qwen2"))}, status=201)
+    config = json.loads((checkpoint("qwen2") / "config.json").read_text())
+    told = house.ok("GET", f"/{added['id']}/estimate")
+    assert (told["model_id"], told["name"], told["device"]) == (added["id"], "tiny-qwen2", "cpu")
+    assert (told["number_format"], told["weights_bytes"]) == ("float32", 4 * added["params"])
+    heads, width = config["num_key_value_heads"], config["hidden_size"] // config["num_attention_heads"]
+    assert told["kv_bytes"] == 2 * config["num_hidden_layers"] * heads * width * 4 * told["kv_tokens"]
+    assert told["needed_bytes"] == told["weights_bytes"] + told["kv_bytes"] + told["working_bytes"]
+    assert told["fits"] is True and told["available_bytes"] > told["needed_bytes"]
+    # It is the very figure a load is held to, with what the model in memory gives back.
+    assert house.ok("GET", "")[1]["status"] == "loaded"
+    assert house.refused("GET", "/999/estimate")[:2] == (404, "MODEL_NOT_FOUND")
+    house.engine.library.models.update(added["id"], local_path="/gone")
+    assert house.refused("GET", f"/{added['id']}/estimate")[:2] == (400, "CHECKPOINT_INVALID")
+    house.engine.library.models.update(added["id"], status=ModelStatus.DOWNLOADING)
+    assert house.refused("GET", f"/{added['id']}/estimate")[:2] == (409, "MODEL_BUSY")
+
+
 def test_what_the_header_of_a_gguf_says(bare: House, tiny_checkpoint: Path, tmp_path: Path) -> None:
     file = build_gguf(tiny_checkpoint, tmp_path / "plain.gguf", chat_template=None)
     file = quantise(file, tmp_path / "plain-Q4_1.gguf", "Q4_1")

@@ -130,7 +130,7 @@ def make_ready(engine: Engine, facts: DemoFacts | None) -> None:
     if record is None or (resident is not None and resident.record.id != record.id):
         return
     try:
-        engine.loader.load(record.id).result()
+        engine.models.begin_load(record.id).result()
     except (LoadCancelled, ModelBusy):
         return
     if facts is None or engine.desk.state.attachments or engine.library.attach_sets.get(facts.attach_set) is None:

@@ -8,7 +8,7 @@ from engine.counting import MB, plural
 from engine.engine import Engine
 from engine.public.downloads import CANCELLED, MemoryTerms, ModelPreview
 from engine.public.library import EngineKind, ModelRecord, SaeRecord, SaeStatus
-from engine.public.models import LocalModel, MemoryEstimate, ModelView
+from engine.public.models import LoadEstimate, LocalModel, ModelView
 from ui.kit.text import count, counted, device_name, megabytes, number_format, parameters
 
 ENGINES = {"transformers": "transformers", "llamacpp": "llama.cpp"}
@@ -140,17 +140,16 @@ def deletion(view: ModelView) -> str:
     )
 
 
-def estimate_rows(found: MemoryEstimate) -> list[tuple[str, str]]:
+def estimate_rows(found: LoadEstimate) -> list[tuple[str, str]]:
     """The terms of an estimate, head by head."""
-    terms = found.terms
     rows = [
-        (f"Weights as {number_format(found.number_format)}", size(terms.weights)),
-        (f"Context of {counted(terms.kv_tokens, 'token')}", size(terms.kv)),
-        ("Working memory", size(terms.working)),
-        ("In all", size(terms.total)),
+        (f"Weights as {number_format(found.number_format)}", size(found.weights_bytes)),
+        (f"Context of {counted(found.kv_tokens, 'token')}", size(found.kv_bytes)),
+        ("Working memory", size(found.working_bytes)),
+        ("In all", size(found.needed_bytes)),
     ]
-    if found.available is not None:
-        rows.append((f"Free on {device_name(found.device)}", size(found.available)))
+    if found.available_bytes is not None:
+        rows.append((f"Free on {device_name(found.device)}", size(found.available_bytes)))
     return rows
 
 

@@ -32,6 +32,7 @@ from engine.public.models import (
     DiskUse,
     EngineState,
     LoadedModel,
+    LoadEstimate,
     LocalModel,
     ModelView,
     UnusedGpu,
@@ -208,7 +209,7 @@ class ModelsPage(ShelfPage):
         row = ModelShelfRow(view)
         row.load.connect(self.load)
         row.unload.connect(self._unload)
-        row.cancel_load.connect(lambda _id: self._run(self._engine.loader.cancel))
+        row.cancel_load.connect(lambda _id: self._run(self._engine.models.cancel_load))
         row.pause.connect(lambda number: self._run(lambda: self._engine.models.cancel(number)))
         row.resume.connect(self.resume)
         row.lock.connect(self._lock)
@@ -260,23 +261,18 @@ class ModelsPage(ShelfPage):
         view = next((each for each in self.views if each.id == model_id), None)
         if view is None:
             return
-        shelf, settings, name = self._engine.shelf, self._engine.settings, view.name
-        resident = shelf.resident
-        freed = resident.info.memory_bytes if resident is not None else 0
+        models, name = self._engine.models, view.name
         self.memory.show_asking(name)
 
-        def task() -> tuple[list[tuple[str, str]], bool]:
-            from engine.models.estimate import estimate
-
-            found = estimate(shelf.get(model_id), settings, freed=freed)
-            return words.estimate_rows(found), found.fits
-
-        def done(outcome: tuple[list[tuple[str, str]], bool]) -> None:
+        def done(found: LoadEstimate) -> None:
             if self.memory.asked_name.text() == name:
-                self.memory.show_estimate(outcome[0], fits=outcome[1])
+                self.memory.show_estimate(words.estimate_rows(found), fits=found.fits)
 
         self._bridge.run_in_background(
-            task, done, lambda error: self.memory.show_problem(describe_error(error)), owner=self
+            lambda: models.estimate(model_id),
+            done,
+            lambda error: self.memory.show_problem(describe_error(error)),
+            owner=self,
         )
 
     # --- memory in and out ------------------------------------------------------------------------------------------
@@ -295,8 +291,10 @@ class ModelsPage(ShelfPage):
             self.refresh()
             self._bridge.when_done(future, None, self._on_load_error, owner=self)
 
-        loader = self._engine.loader
-        self._bridge.run_once(("load", model_id), lambda: loader.load(model_id), started, self._on_error, owner=self)
+        models = self._engine.models
+        self._bridge.run_once(
+            ("load", model_id), lambda: models.begin_load(model_id), started, self._on_error, owner=self
+        )
 
     def _on_load_error(self, error: Exception) -> None:
         # What is wrong with the model stands in its row; only what is not about it is said over the shelf.

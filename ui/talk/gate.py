@@ -108,10 +108,10 @@ class ModelGate(QObject):
         if model_id is None:
             self.home_wanted.emit()
             return
-        loader = self._engine.loader
+        models = self._engine.models
         self._bridge.run_once(
             ("load", model_id),
-            lambda: loader.load(model_id),
+            lambda: models.begin_load(model_id),
             # What a load ends with is an event, which the bar tells.
             lambda future: self._bridge.when_done(future, None, lambda _error: self.refresh(), owner=self),
             self._on_error,

@@ -21,8 +21,8 @@ from engine.events import (
     ModelUnloadComplete,
     ServerStateChanged,
 )
-from engine.public.library import ConversationSummary, ModelRecord
-from engine.public.models import LoadedModel, import_local_model
+from engine.public.library import ConversationSummary
+from engine.public.models import LoadedModel, ModelView
 from ui.context.page import Page
 from ui.context.page_context import CHAT, MODELS, STEERING, PageContext
 from ui.kit import theme
@@ -167,14 +167,16 @@ class HomePage(Page, QScrollArea):
 
     def _load_now(self, model_id: int) -> None:
         self.model.notice.hide()
-        loader = self._engine.loader
+        models = self._engine.models
 
         def started(future: Future[LoadedModel]) -> None:
             self._refresh_state()
             # What a load ends with is an event.
             self._bridge.when_done(future, None, lambda _error: self._refresh_state(), owner=self)
 
-        self._bridge.run_once(("load", model_id), lambda: loader.load(model_id), started, self._say_error, owner=self)
+        self._bridge.run_once(
+            ("load", model_id), lambda: models.begin_load(model_id), started, self._say_error, owner=self
+        )
 
     def _say_load_failed(self, model_id: int, words: str) -> None:
         """Where a model's row says what can be done about it, lead there."""
@@ -184,12 +186,16 @@ class HomePage(Page, QScrollArea):
 
     def _cancel(self) -> None:
         self.model.stage.setText("Cancelling…")
-        self._bridge.run_in_background(self._engine.loader.cancel, owner=self)
+        self._bridge.run_in_background(self._engine.models.cancel_load, owner=self)
 
     def _unload(self) -> None:
         self.model.notice.hide()
+        models, resident = self._engine.models, self._engine.shelf.resident
+        if resident is None:
+            self._refresh_state()
+            return
+        model_id = resident.record.id
         self.model.unload_button.setEnabled(False)
-        loader = self._engine.loader
 
         def settled(_outcome: object = None) -> None:
             self.model.unload_button.setEnabled(True)
@@ -199,12 +205,7 @@ class HomePage(Page, QScrollArea):
             settled()
             self._say_error(error)
 
-        self._bridge.run_in_background(
-            loader.unload,
-            lambda future: self._bridge.when_done(future, settled, failed, owner=self),
-            failed,
-            owner=self,
-        )
+        self._bridge.run_once(("unload", model_id), lambda: models.unload(model_id), settled, failed, owner=self)
 
     def _pick_folder(self) -> None:
         dialog = QFileDialog(self, "Choose a folder with a transformers checkpoint")
@@ -217,19 +218,19 @@ class HomePage(Page, QScrollArea):
 
     def import_folder(self, folder: str) -> None:
         """Put a checkpoint folder on the shelf, by reference."""
-        library, events = self._engine.library, self._engine.events
+        models = self._engine.models
         self.model.add_button.setEnabled(False)
         self.model.notice.show_words(f"Checking {folder}…", "info")
 
-        def task() -> ModelRecord:
-            # Imported here: it brings heavy libraries along, which must not hold up the window.
-            return import_local_model(library, events, Path(folder))
-
         self._bridge.run_once(
-            ("import model", folder, False), task, self._on_imported, self._on_import_error, owner=self
+            ("import model", folder, False),
+            lambda: models.import_local(Path(folder)),
+            self._on_imported,
+            self._on_import_error,
+            owner=self,
         )
 
-    def _on_imported(self, record: ModelRecord) -> None:
+    def _on_imported(self, record: ModelView) -> None:
         self.model.add_button.setEnabled(True)
         self.model.notice.show_words(
             f"{record.name} is on the shelf.", "info", Button("Load it", on_click=lambda: self._load(record.id))

@@ -7,7 +7,8 @@ from typing import Literal
 
 from engine.actions.downloading.models import DownloadRequest
 from engine.actions.downloading.saes import SaeDownloads, SaeStart
-from engine.actions.models.actions import ModelActions, ModelView
+from engine.actions.models.actions import ModelActions
+from engine.actions.models.views import ModelView
 from engine.errors import InvalidParameter, ModelAlreadyExists, NotFound
 from engine.models.hub.client import HubClient, HubFound
 

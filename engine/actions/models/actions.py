@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,10 @@ from engine.actions.downloading.models import DownloadRequest, ModelDownloads
 from engine.actions.downloading.preview import ModelPreview, preview
 from engine.actions.models.disk_use import DiskUse, disk_use, model_files
 from engine.actions.models.importing import LocalModel, files_gone, import_local_model, look_at_local_model, relocated
-from engine.actions.models.loading import ModelLoader
+from engine.actions.models.loading import Demand, ModelLoader
 from engine.actions.models.model_files import ModelFolder, tree_bytes
+from engine.actions.models.views import ModelView, placement_of
+from engine.config import EngineSettings
 from engine.counting import in_mb
 from engine.errors import (
     DownloadCancelled,
@@ -30,6 +31,7 @@ from engine.errors import (
 from engine.events import EventBus, ModelsChanged
 from engine.library.database import Library
 from engine.library.records import EngineKind, ModelRecord, ModelSource, ModelStatus
+from engine.models.hardware.memory import LoadEstimate
 from engine.models.hub.client import MAIN, HubClient
 from engine.models.inspection.gguf_file import inspect_gguf
 from engine.models.inspection.local_caches import FoundModel, find_models
@@ -39,76 +41,6 @@ from engine.single_flight import SingleFlight
 
 ACCEPT_WAIT_S = 90.0
 """Longest wait for a load to have asked everything that can refuse it; the first one imports the heavy libraries."""
-
-
-@dataclass(frozen=True)
-class ModelPlacement:
-    """Where a loaded model is. Figures nobody measured are None."""
-
-    mode: str
-    reason: str
-    requested: str | None
-    devices: tuple[str, ...]
-    gpu_indices: tuple[int, ...]
-    required_mb: float | None
-    capacity_mb: float | None
-    memory_by_device_mb: Mapping[str, float]
-    planned_mb_by_device: Mapping[str, float] | None
-    budget_mb_by_device: Mapping[str, float] | None
-
-
-@dataclass(frozen=True)
-class ModelView:
-    """A model's row and what is true of it now. Sizes are in MB of 10⁶ bytes; None means not measured.
-
-    Attributes:
-        has_chat_template: None where nobody has looked yet: at the files of a checkpoint until it is loaded.
-        download_progress, load_progress: 0–100 while under way, else None.
-        disk_size_mb: What its files take, wherever they lie: as they are now, or as they were when they were added.
-        files_missing: Whether nothing lies any more where its files were.
-        disk_bytes: What goes from the disk with it, since this program wrote it; None for files that stay.
-        num_parameters, memory_footprint, device, dtype, placement: Of the loaded model; ``memory_footprint`` is bytes.
-        lease: Who keeps the model in memory for themselves; nobody can yet.
-    """
-
-    id: int
-    name: str
-    source: str
-    engine: str
-    repo_id: str | None
-    local_path: str | None
-    params: int | None
-    architecture: str | None
-    quantization: str | None
-    gguf_label: str | None
-    revision: str | None
-    pipeline_tag: str | None
-    context_length: int | None
-    has_chat_template: bool | None
-    disk_size_mb: float | None
-    disk_bytes: int | None
-    files_missing: bool
-    estimated_memory_mb: float | None
-    trust_remote_code: bool
-    status: str
-    error_message: str | None
-    locked: bool
-    download_progress: float | None
-    downloaded_bytes: int | None
-    total_bytes: int | None
-    download_speed_bps: float | None
-    load_progress: float | None
-    load_stage: str | None
-    created_at: datetime
-    updated_at: datetime
-    loaded_at: datetime | None
-    last_used_at: datetime | None
-    num_parameters: int | None = None
-    memory_footprint: int | None = None
-    device: str | None = None
-    dtype: str | None = None
-    placement: ModelPlacement | None = None
-    lease: None = None
 
 
 class ModelActions:
@@ -126,6 +58,7 @@ class ModelActions:
         hub: HubClient,
         folder: ModelFolder,
         downloads: ModelDownloads,
+        settings: EngineSettings,
     ) -> None:
         self._library = library
         self._events = events
@@ -134,6 +67,7 @@ class ModelActions:
         self._hub = hub
         self._folder = folder
         self.downloads = downloads
+        self._settings = settings
         self._imports = SingleFlight()
 
     # --- looking ----------------------------------------------------------------------------------------------------
@@ -253,9 +187,53 @@ class ModelActions:
             raise ModelAlreadyLoaded(
                 f"{record.name!r} is loaded already.", remedy="Unload it first to load it another way."
             )
-        card = choose_gpu(gpu)
-        self._loader.wait_accepted(self._loader.load(model_id, gpu=card), ACCEPT_WAIT_S)
+        self._loader.wait_accepted(self.begin_load(model_id, gpu), ACCEPT_WAIT_S)
         return self.get(model_id)
+
+    def begin_load(self, model_id: int, gpu: int | str | None = None) -> Future[LoadedModel]:
+        """As :meth:`load`, without waiting; a load of that model under way is joined, and one in memory is given back.
+
+        Raises at once what is known at once; see :meth:`ModelLoader.load`.
+        """
+        return self._loader.load(model_id, gpu=choose_gpu(gpu))
+
+    def cancel_load(self) -> bool:
+        """End the load under way, whichever model it is of; False when there is none."""
+        return self._loader.cancel()
+
+    def demand(self, name: str) -> Demand:
+        """The model that a request names, loaded where it is not; see :meth:`ModelLoader.demand`."""
+        return self._loader.demand(name)
+
+    def estimate(self, model_id: int) -> LoadEstimate:
+        """What a load would take. Reads headers, and brings in the heavy libraries, which know the devices.
+
+        Raises :class:`ModelNotFound`, and what :func:`engine.models.estimate.estimate` raises.
+        """
+        from engine.models.estimate import estimate
+
+        record, resident = self._shelf.get(model_id), self._shelf.resident
+        if record.status is ModelStatus.DOWNLOADING or not record.local_path:
+            raise ModelBusy(
+                f"{record.name!r} is not here yet.",
+                remedy="Wait until it is here, or download it again.",
+                retry_after=15,
+            )
+        found = estimate(record, self._settings, freed=resident.info.memory_bytes if resident is not None else 0)
+        terms = found.terms
+        return LoadEstimate(
+            model_id=record.id,
+            name=record.name,
+            device=found.device,
+            number_format=found.number_format,
+            weights_bytes=terms.weights,
+            kv_bytes=terms.kv,
+            kv_tokens=terms.kv_tokens,
+            working_bytes=terms.working,
+            needed_bytes=terms.total,
+            available_bytes=found.available,
+            fits=found.fits,
+        )
 
     def unload(self, model_id: int) -> ModelView:
         """Free a model after its requests; waits for them. Raises :class:`ModelNotLoaded`, :class:`ModelBusy`."""
@@ -379,7 +357,7 @@ class ModelActions:
                 "memory_footprint": info.memory_bytes,
                 "device": info.device,
                 "dtype": info.dtype,
-                "placement": _placement(resident),
+                "placement": placement_of(resident),
             }
         taken = sum(model_files(record).values())
         return ModelView(
@@ -417,23 +395,6 @@ class ModelActions:
             last_used_at=record.last_used_at,
             **facts,
         )
-
-
-def _placement(resident: LoadedModel) -> ModelPlacement:
-    device = resident.backend.device
-    on_card = device.type == "cuda"
-    return ModelPlacement(
-        mode="single" if on_card else "cpu",
-        reason="most_free_card_fits" if on_card else "no_gpu",
-        requested=None,
-        devices=(str(device),),
-        gpu_indices=((device.index or 0),) if on_card else (),
-        required_mb=None,
-        capacity_mb=None,
-        memory_by_device_mb={str(device): in_mb(resident.info.memory_bytes, 1)},
-        planned_mb_by_device=None,
-        budget_mb_by_device=None,
-    )
 
 
 def choose_gpu(asked: int | str | None) -> int | None:

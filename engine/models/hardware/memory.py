@@ -69,6 +69,31 @@ class MemoryEstimate:
         )
 
 
+@dataclass(frozen=True)
+class LoadEstimate:
+    """What loading a model would take against what is free: the very figures a load is held to.
+
+    Attributes:
+        number_format: Of the weights.
+        kv_bytes: Of one conversation of ``kv_tokens`` tokens.
+        available_bytes: What is free on ``device``, with what the model in memory would give back; None where nobody
+            can say, because the engine spreads the model over several devices itself.
+        fits: Whether a load is let through.
+    """
+
+    model_id: int
+    name: str
+    device: str
+    number_format: str
+    weights_bytes: int
+    kv_bytes: int
+    kv_tokens: int
+    working_bytes: int
+    needed_bytes: int
+    available_bytes: int | None
+    fits: bool
+
+
 def plan(
     params: int,
     dtype: str,

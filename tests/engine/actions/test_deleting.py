@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from engine.actions.models import model_files
-from engine.actions.models.actions import ModelView
 from engine.actions.models.model_files import folder_key
+from engine.actions.models.views import ModelView
 from engine.actions.written import MARKER
 from engine.config import EngineSettings
 from engine.engine import Engine
