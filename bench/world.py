@@ -27,6 +27,7 @@ from engine.saes.attachment import Attachment
 from engine.saes.config import Architecture, SaeConfig, SourceFormat
 from engine.saes.sae import Sae
 from engine.sampling import Sampling
+from engine.steering import transitions
 from server.config import ServerSettings
 from server.thread import ServerThread
 
@@ -97,16 +98,16 @@ class World:
             sae = _random_sae(stream.d_model, features, layer).to(stream.device, stream.dtype)
             attachments.append(Attachment(sae_id, layer, sae, f"{stream.blocks_path}.{layer}", sae.nbytes))
         self.loaded.backend.watch_layers(layers)
-        self.engine.desk.attach(attachments)
+        self.engine.desk.apply(transitions.attach(attachments))
         self.engine.monitor.set_attachments(attachments)
 
     def steer_three_layers(self, strength: float) -> None:
         """Steer one feature on each of the three layers; 0 clears."""
         for each in self.engine.desk.state.attachments:
             if strength:
-                self.engine.desk.set_values((each.sae_id, each.layer), {5: strength})
+                self.engine.desk.apply(transitions.set_values((each.sae_id, each.layer), {5: strength}))
             else:
-                self.engine.desk.clear((each.sae_id, each.layer))
+                self.engine.desk.apply(transitions.clear((each.sae_id, each.layer)))
 
     def first_token_seconds(self, prompt: str) -> float:
         """Seconds from sending a streamed text completion to the first bytes of its first token."""

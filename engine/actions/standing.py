@@ -23,6 +23,7 @@ from engine.events import CircuitsChanged, Event, EventBus, ProfilesChanged, Sae
 from engine.library.database import Library
 from engine.library.records import ModelRecord
 from engine.models.registry import ModelShelf
+from engine.steering import transitions
 from engine.steering.desk import SteeringDesk
 from engine.steering.live import AttachmentKey, LiveState
 
@@ -215,7 +216,7 @@ class Standing:
                     problems.append(f"What steered could not be set again: {error.one_line()}")
             for place, entry in draft.state.entries.items():
                 if entry.enabled:
-                    self._desk.set_enabled(place, False)
+                    self._desk.apply(transitions.set_enabled(place, False))
 
     # --- keeping ----------------------------------------------------------------------------------------------------
 

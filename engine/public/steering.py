@@ -45,7 +45,7 @@ from engine.steering.push import GENTLE, UNMEASURED_END, UNMEASURED_STRENGTH, Pu
 from engine.steering.report import NO_STEERING, ManualItem, ProfileItem, SteeringReport
 from engine.steering.request import FOLLOW_LIVE, SteeringRequest
 from engine.steering.strengths import STEERING_RANGE, SteeredSet
-from engine.steering.transitions import place_of
+from engine.steering.transitions import place_of, restore
 
 __all__ = [
     "EMPTY_PLAN",
@@ -112,6 +112,7 @@ __all__ = [
     "parse_inline",
     "place_of",
     "profile_steers",
+    "restore",
     "shortest_decimal",
     "told",
 ]

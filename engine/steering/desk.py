@@ -8,27 +8,23 @@ raises the live plan's number by one; a change that changes nothing does not, no
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 from engine.events import EventBus, SteeringUpdated
 from engine.saes.attachment import Attachment
-from engine.steering import transitions as moves
 from engine.steering.live import (
-    AttachmentKey,
     LiveState,
-    ServingCircuit,
-    ServingProfile,
     circuit_labels,
     claimable_rung,
     profile_label,
     together,
 )
-from engine.steering.plan import EMPTY_PLAN, ResidualSpec, SteeringPlan, build_plan
+from engine.steering.plan import EMPTY_PLAN, SteeringPlan, build_plan
 from engine.steering.report import describe
-from engine.steering.strengths import SteeredSet
+from engine.steering.transitions import Transition, find_attachment, place_of
 
 
 @dataclass(frozen=True)
@@ -79,7 +75,7 @@ class SteeringDesk:
 
     def attachment(self, sae_id: str | None = None, layer: int | None = None) -> Attachment:
         """The attachment that fits; the first one when nothing is named. Raises :class:`SaeNotAttached`."""
-        return moves.find_attachment(self.state, sae_id, layer)
+        return find_attachment(self.state, sae_id, layer)
 
     # --- several changes as one -------------------------------------------------------------------------------------
 
@@ -113,108 +109,14 @@ class SteeringDesk:
         if update is not None:
             self._events.publish(update)
 
-    # --- model and attachments --------------------------------------------------------------------------------------
-
-    def open(self, stream: ResidualSpec) -> None:
-        """A model is resident: plans are made for its residual stream from now on."""
-        self._change(lambda state: moves.open_for(state, stream), quiet=True)
-
-    def close(self) -> None:
-        """The model is going: nothing is attached and nothing steers."""
-        self._change(lambda state: LiveState(version=state.version))
-
-    def attach(self, attachments: Iterable[Attachment]) -> None:
-        """Put SAEs in their places; one already there is replaced. A new one steers nothing yet."""
-        new = tuple(attachments)
-        self._change(lambda state: moves.attach(state, new))
-
-    def detach(self, sae_id: str) -> tuple[Attachment, ...]:
-        """Take an SAE away from every layer it is on, with its values, and return what was there.
-
-        Circuits lose what they steer through it; a profile that steered through it has no place any more.
-        """
+    def apply(self, transition: Transition) -> LiveState:
+        """Make one change; returns the state after it. Raises as :mod:`engine.steering.transitions` says of each."""
         with self.changes() as draft:
-            gone = tuple(each for each in draft.state.attachments if each.sae_id == sae_id)
-            self._change(lambda state: moves.detach(state, sae_id))
-        return gone
-
-    # --- hand-set values --------------------------------------------------------------------------------------------
-
-    def set_values(self, place: AttachmentKey, values: Mapping[int, float], *, replace_all: bool = False) -> None:
-        """Merge checked strengths into a place's values (or make them the whole set) and switch it on.
-
-        Raises :class:`InvalidFeatureIndex`, and :class:`SteeringInvalid` for NaN or a feature that a circuit steers.
-        """
-        self._change(lambda state: moves.set_values(state, place, values, replace_all=replace_all))
-
-    def remove_value(self, place: AttachmentKey, index: int) -> None:
-        """Take one feature out; the last one leaving also switches the place off."""
-        self._change(lambda state: moves.remove_value(state, place, index))
-
-    def clear(self, place: AttachmentKey) -> None:
-        """Take all hand-set values out and, where no circuit steers there, switch the place off."""
-        self._change(lambda state: moves.clear(state, place))
-
-    def set_enabled(self, place: AttachmentKey, enabled: bool) -> None:
-        """Switch a place on or off, values kept."""
-        self._change(lambda state: moves.set_enabled(state, place, enabled))
-
-    def restore(self, state: LiveState) -> None:
-        """Bring hand-set values and switches back to those of an earlier state, as far as the SAEs are still there."""
-        self._change(lambda now: moves.restore(now, state))
-
-    # --- profiles and circuits --------------------------------------------------------------------------------------
-
-    def activate_profile(self, profile: ServingProfile) -> int:
-        """Make ``profile`` the active one: its values are the whole hand-set set of its place. Returns how many steer.
-
-        An intensity of 0, or no values, clears the place and switches it off. Indices were checked by the caller.
-        """
-        self._change(lambda state: moves.activate_profile(state, profile))
-        return sum(len(each.strengths) for each in profile.steered())
-
-    def relabel_profile(self, profile: ServingProfile) -> None:
-        """The active profile's row was edited: its name, and what a dial scales. What steers now stays as it is."""
-        self._change(lambda state: moves.relabel_profile(state, profile), quiet=True)
-
-    def deactivate_profile(self, profile_id: str, *, clear: bool = True) -> bool:
-        """No profile is active any more; ``clear`` takes its values out. False when ``profile_id`` was not active."""
-        with self.changes() as draft:
-            active = draft.state.profile
-            if active is None or active.profile_id != profile_id:
-                return False
-            self._change(lambda state: moves.deactivate_profile(state, clear=clear))
-        return True
-
-    def serve_circuit(self, circuit: ServingCircuit) -> tuple[SteeredSet, ...]:
-        """Serve ``circuit``, or serve it anew at another intensity; returns what it adds.
-
-        An intensity of 0 adds nothing. Raises :class:`SteeringInvalid` when it steers a feature someone else steers.
-        """
-        self._change(lambda state: moves.serve_circuit(state, circuit))
-        return circuit.steered()
-
-    def mark_composed(self, composed: Mapping[str, bool]) -> None:
-        """Circuit id → whether it shares a layer; others stay. Part of a claim, so not a change of its own."""
-        self._change(lambda state: moves.mark_composed(state, composed), quiet=True)
-
-    def stop_circuit(self, circuit_id: str) -> bool:
-        """Take a circuit's own contribution out; everybody else's stays. False when it was not serving."""
-        with self.changes() as draft:
-            if all(one.circuit_id != circuit_id for one in draft.state.circuits):
-                return False
-            self._change(lambda state: moves.stop_circuit(state, circuit_id))
-        return True
-
-    # --- the change -------------------------------------------------------------------------------------------------
-
-    def _change(self, move: Callable[[LiveState], LiveState], *, quiet: bool = False) -> None:
-        with self.changes() as draft:
-            state = move(draft.state)
-            if state == draft.state:
-                return
-            draft.snapshot = Snapshot(state, _plan_of(state))
-            draft.loud = draft.loud or not quiet
+            state = transition.change(draft.state)
+            if state != draft.state:
+                draft.snapshot = Snapshot(state, _plan_of(state))
+                draft.loud = draft.loud or not transition.quiet
+            return draft.state
 
 
 @contextmanager
@@ -243,8 +145,8 @@ def _event(snapshot: Snapshot) -> SteeringUpdated:
         {
             "sae_id": each.sae_id,
             "layer": each.layer,
-            "enabled": state.entry(moves.place_of(each)).enabled,
-            "values": {str(i): v for i, v in sorted(state.entry(moves.place_of(each)).values.items())},
+            "enabled": state.entry(place_of(each)).enabled,
+            "values": {str(i): v for i, v in sorted(state.entry(place_of(each)).values.items())},
         }
         for each in state.attachments
     ]

@@ -1,14 +1,16 @@
-"""From one live state to the next: pure functions, one per kind of change. The desk puts their results in place.
+"""From one live state to the next: pure functions, one per kind of change. ``SteeringDesk.apply`` puts them in place.
 
-Each raises before there is anything to undo, and a change that changes nothing gives back an equal state.
+Each is called without the state and gives a :class:`Transition`. It raises before there is anything to undo, and one
+that changes nothing gives back an equal state.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import wraps
 from types import MappingProxyType
-from typing import TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 from engine.errors import SaeNotAttached
 from engine.saes.attachment import Attachment
@@ -19,6 +21,35 @@ from engine.steering.targets import pairs, require_indices
 
 K = TypeVar("K")
 V = TypeVar("V")
+P = ParamSpec("P")
+
+
+@dataclass(frozen=True)
+class Transition:
+    """One change of the live state.
+
+    Attributes:
+        quiet: What steers is no other afterwards: neither an event nor a new number of the plan.
+    """
+
+    change: Callable[[LiveState], LiveState]
+    quiet: bool = False
+
+
+def _transition(change: Callable[Concatenate[LiveState, P], LiveState]) -> Callable[P, Transition]:
+    @wraps(change)
+    def make(*args: P.args, **kwargs: P.kwargs) -> Transition:
+        return Transition(lambda state: change(state, *args, **kwargs))
+
+    return make
+
+
+def _quiet(change: Callable[Concatenate[LiveState, P], LiveState]) -> Callable[P, Transition]:
+    @wraps(change)
+    def make(*args: P.args, **kwargs: P.kwargs) -> Transition:
+        return Transition(lambda state: change(state, *args, **kwargs), quiet=True)
+
+    return make
 
 
 def find_attachment(state: LiveState, sae_id: str | None = None, layer: int | None = None) -> Attachment:
@@ -46,19 +77,28 @@ def place_of(attachment: Attachment) -> AttachmentKey:
 # --- attachments ------------------------------------------------------------------------------------------------------
 
 
+@_quiet
 def open_for(state: LiveState, stream: ResidualSpec) -> LiveState:
     """Ready for a model that has come. A profile made active before it keeps its label and steers nothing yet."""
     profile = None if state.profile is None else replace(state.profile, place=None)
     return LiveState(version=state.version, stream=stream, profile=profile)
 
 
+@_transition
+def close(state: LiveState) -> LiveState:
+    """The model is going: nothing is attached and nothing steers."""
+    return LiveState(version=state.version)
+
+
+@_transition
 def attach(state: LiveState, attachments: Sequence[Attachment]) -> LiveState:
-    """With these SAEs attached; one that takes the place of another keeps that one's turn."""
+    """With these SAEs attached; one that takes the place of another keeps that one's turn. A new one steers nothing."""
     new = {place_of(each): each for each in attachments}
     kept = [new.pop(place_of(each), each) for each in state.attachments]
     return replace(state, attachments=(*kept, *new.values()))
 
 
+@_transition
 def detach(state: LiveState, sae_id: str) -> LiveState:
     """Without the SAE, on every layer; circuits lose what they steer through it, a profile its place.
 
@@ -86,8 +126,14 @@ def _partly_without(circuit: ServingCircuit, places: set[AttachmentKey]) -> Serv
 # --- hand-set values --------------------------------------------------------------------------------------------------
 
 
-def set_values(state: LiveState, place: AttachmentKey, values: Mapping[int, float], *, replace_all: bool) -> LiveState:
-    """With ``values`` merged into a place's (or as its whole set), and the place on."""
+@_transition
+def set_values(
+    state: LiveState, place: AttachmentKey, values: Mapping[int, float], *, replace_all: bool = False
+) -> LiveState:
+    """With ``values`` merged into a place's (or as its whole set), and the place on.
+
+    Raises :class:`InvalidFeatureIndex`, and :class:`SteeringInvalid` for NaN or a feature that a circuit steers.
+    """
     attached = next(each for each in state.attached if (each.sae_id, each.layer) == _require(state, place))
     require_indices(values, attached, what="the change", param="feature_idx")
     wanted = {index: clamp(value) + 0.0 for index, value in values.items()}
@@ -95,6 +141,7 @@ def set_values(state: LiveState, place: AttachmentKey, values: Mapping[int, floa
     return _with_entry(state, place, Entry(frozen({**old, **wanted}), enabled=True))
 
 
+@_transition
 def remove_value(state: LiveState, place: AttachmentKey, index: int) -> LiveState:
     """Without one feature; the last one leaving switches the place off."""
     entry = state.entry(_require(state, place))
@@ -102,16 +149,19 @@ def remove_value(state: LiveState, place: AttachmentKey, index: int) -> LiveStat
     return _with_entry(state, place, Entry(frozen(left), entry.enabled and (bool(left) or _served(state, place))))
 
 
+@_transition
 def clear(state: LiveState, place: AttachmentKey) -> LiveState:
     """Without hand-set values at a place, which is then off where no circuit steers."""
     return _cleared(state, _require(state, place))
 
 
+@_transition
 def set_enabled(state: LiveState, place: AttachmentKey, enabled: bool) -> LiveState:
     """With a place switched on or off, values kept."""
     return _with_entry(state, place, replace(state.entry(_require(state, place)), enabled=enabled))
 
 
+@_transition
 def restore(state: LiveState, earlier: LiveState) -> LiveState:
     """With the hand-set values and switches of ``earlier``, as far as the SAEs are still there."""
     there = {place_of(each) for each in state.attachments}
@@ -121,8 +171,12 @@ def restore(state: LiveState, earlier: LiveState) -> LiveState:
 # --- profiles and circuits --------------------------------------------------------------------------------------------
 
 
+@_transition
 def activate_profile(state: LiveState, profile: ServingProfile) -> LiveState:
-    """With ``profile`` active; its values are the whole hand-set set of its place, those of the one before are gone."""
+    """With ``profile`` active; its values are the whole hand-set set of its place, those of the one before are gone.
+
+    An intensity of 0, or no values, clears the place and switches it off. Indices were checked by the caller.
+    """
     if state.profile is not None and state.profile.place not in (None, profile.place):
         state = _cleared(state, state.profile.place)
     if profile.place is not None:
@@ -132,6 +186,7 @@ def activate_profile(state: LiveState, profile: ServingProfile) -> LiveState:
     return replace(state, profile=profile)
 
 
+@_quiet
 def relabel_profile(state: LiveState, profile: ServingProfile) -> LiveState:
     """With the active profile known as ``profile`` where it is that one; where and how much it steers stays."""
     now = state.profile
@@ -140,15 +195,23 @@ def relabel_profile(state: LiveState, profile: ServingProfile) -> LiveState:
     return replace(state, profile=replace(profile, place=now.place, intensity=now.intensity))
 
 
-def deactivate_profile(state: LiveState, *, clear: bool) -> LiveState:
-    """Without an active profile; ``clear`` takes its values out."""
-    if clear and state.profile is not None and state.profile.place is not None:
-        state = _cleared(state, state.profile.place)
+@_transition
+def deactivate_profile(state: LiveState, profile_id: str, *, clear: bool = True) -> LiveState:
+    """Without an active profile where it is that one; ``clear`` takes its values out."""
+    active = state.profile
+    if active is None or active.profile_id != profile_id:
+        return state
+    if clear and active.place is not None:
+        state = _cleared(state, active.place)
     return replace(state, profile=None)
 
 
+@_transition
 def serve_circuit(state: LiveState, circuit: ServingCircuit) -> LiveState:
-    """With ``circuit`` serving, in the stead of what it added before."""
+    """With ``circuit`` serving, in the stead of what it added before; an intensity of 0 adds nothing.
+
+    Raises :class:`SteeringInvalid` when it steers a feature that someone else steers.
+    """
     for place in circuit.authored:
         _require(state, place)
     before = next((one for one in state.circuits if one.circuit_id == circuit.circuit_id), None)
@@ -159,6 +222,7 @@ def serve_circuit(state: LiveState, circuit: ServingCircuit) -> LiveState:
     return _switched(state, [*circuit.authored, *(before.authored if before else ())])
 
 
+@_transition
 def stop_circuit(state: LiveState, circuit_id: str) -> LiveState:
     """Without what a circuit adds; everybody else's stays."""
     going = [one for one in state.circuits if one.circuit_id == circuit_id]
@@ -166,8 +230,9 @@ def stop_circuit(state: LiveState, circuit_id: str) -> LiveState:
     return _switched(state, [place for one in going for place in one.authored])
 
 
+@_quiet
 def mark_composed(state: LiveState, composed: Mapping[str, bool]) -> LiveState:
-    """With circuits marked as sharing a layer or not; those not named stay as they are."""
+    """With circuits marked as sharing a layer or not; those not named stay as they are. Part of a claim."""
     circuits = tuple(replace(one, composed=composed.get(one.circuit_id, one.composed)) for one in state.circuits)
     return replace(state, circuits=circuits)
 

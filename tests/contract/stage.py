@@ -15,6 +15,7 @@ from httpx_sse import connect_sse
 
 from engine.engine import Engine
 from engine.library.records import ProfileKind, ProfileRecord
+from engine.steering import transitions
 from tests.contract.conftest import Live, chat_body, text_body
 from tests.made_saes import make_mirror_sae, make_sae
 from tests.waiting import wait_until
@@ -95,7 +96,7 @@ class Stage:
         """Back to a model with nothing attached and a library without SAEs and profiles."""
         self.live.wait_idle()
         for circuit in self.engine.desk.state.circuits:
-            self.engine.desk.stop_circuit(circuit.circuit_id)
+            self.engine.desk.apply(transitions.stop_circuit(circuit.circuit_id))
         for profile in self.engine.library.profiles.list():
             self.engine.profiles.delete(profile.id)
         for attachment in self.engine.desk.state.attachments:

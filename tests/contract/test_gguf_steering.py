@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from engine.steering import transitions
 from tests.contract.conftest import Live
 from tests.contract.stage import INTENSITY, STEERING, Stage
 
@@ -66,11 +67,11 @@ def test_turning_the_dial_changes_text_that_is_being_written(gguf_stage: Stage) 
     gguf_stage.attach()
     body: dict[str, Any] = {"prompt": PROMPT, "max_tokens": 64, "repetition_penalty": 1.5}
     plain = gguf_stage.ask(**body)
-    gguf_stage.engine.desk.set_values(("sae-1", 1), {3: 30.0})
+    gguf_stage.engine.desk.apply(transitions.set_values(("sae-1", 1), {3: 30.0}))
     steered = gguf_stage.ask(**body)
     assert steered.headers[STEERING].startswith("manual;")
     assert steered.json()["choices"][0]["text"] != plain.json()["choices"][0]["text"]
-    gguf_stage.engine.desk.clear(("sae-1", 1))
+    gguf_stage.engine.desk.apply(transitions.clear(("sae-1", 1)))
     again = gguf_stage.ask(**body)
     assert again.headers[STEERING] == "none"
     assert again.json()["choices"] == plain.json()["choices"]
@@ -136,7 +137,7 @@ def test_scoring_and_embeddings_are_never_steered(gguf_stage: Stage) -> None:
         return gguf_stage.live.text(**score).json()["choices"], vector
 
     before = figures()
-    gguf_stage.engine.desk.set_values(("sae-1", 1), {3: 50.0})
+    gguf_stage.engine.desk.apply(transitions.set_values(("sae-1", 1), {3: 50.0}))
     assert figures() == before
 
 

@@ -14,6 +14,7 @@ import pytest
 from engine.actions.models.importing import import_local_model
 from engine.engine import Engine
 from engine.library.records import ProfileKind
+from engine.steering import transitions
 from tests.conftest import CheckpointMaker
 from tests.contract.conftest import MODEL, Live, chat_body
 from tests.contract.stage import CHAT, INTENSITY, STEERING, TEXT, Stage, inline
@@ -85,7 +86,7 @@ def test_an_empty_list_is_unsteered_whatever_is_live(stage: Stage) -> None:
     assert stage.report(steering=inline()) == "none"  # no SAE is needed for it
     plain = stage.text()
     stage.attach()
-    stage.engine.desk.set_values(PLACE, {3: 90.0})
+    stage.engine.desk.apply(transitions.set_values(PLACE, {3: 90.0}))
     before = stage.live_steering()
     assert stage.text() != plain
     unsteered = stage.ask(steering=inline())
@@ -98,8 +99,8 @@ def test_inline_steering_is_the_whole_set(stage: Stage) -> None:
     stage.attach("sae-1", 1)
     stage.attach("sae-3", 3)
     alone = stage.text(steering=inline((3, 60.0), sae_id="sae-1"))
-    stage.engine.desk.set_values(("sae-3", 3), {9: 120.0})
-    stage.engine.desk.set_values(PLACE, {8: 50.0})
+    stage.engine.desk.apply(transitions.set_values(("sae-3", 3), {9: 120.0}))
+    stage.engine.desk.apply(transitions.set_values(PLACE, {8: 50.0}))
     again = stage.ask(steering=inline((3, 60.0), sae_id="sae-1"))
     assert again.json()["choices"][0]["text"] == alone
     assert again.headers[STEERING].startswith('inline;sae="sae-1";layer=1;features=1;')
@@ -180,7 +181,7 @@ def test_a_profile_by_name(stage: Stage) -> None:
     assert stage.text(profile="half") == halved
     assert 'intensity="0.5"' in stage.report(profile="half")
     # A name without values is unsteered, and never falls through to what is live.
-    stage.engine.desk.set_values(PLACE, {9: 120.0})
+    stage.engine.desk.apply(transitions.set_values(PLACE, {9: 120.0}))
     assert stage.text() != plain
     assert stage.text(profile="empty") == plain
     assert stage.report(profile="empty") == "none"
@@ -198,9 +199,9 @@ def test_a_profile_leaves_live_steering_as_it_is(stage: Stage) -> None:
     stage.attach()
     stage.attach("sae-3", 3)
     stage.profile("calm", {3: 60.0, 5: -12.5})
-    stage.engine.desk.set_values(PLACE, {8: 50.0, 9: -1.5})
-    stage.engine.desk.set_values(("sae-3", 3), {1: 7.25})
-    stage.engine.desk.set_enabled(("sae-3", 3), False)
+    stage.engine.desk.apply(transitions.set_values(PLACE, {8: 50.0, 9: -1.5}))
+    stage.engine.desk.apply(transitions.set_values(("sae-3", 3), {1: 7.25}))
+    stage.engine.desk.apply(transitions.set_enabled(("sae-3", 3), False))
     before = stage.live_steering()
     stage.ask(profile="calm")
     stage.stream(profile="calm", steering_intensity=1.5)
@@ -250,7 +251,7 @@ def test_the_dial_at_nothing(stage: Stage, off: Any) -> None:
     stage.attach()
     # Nothing to turn down: the header is left out.
     assert INTENSITY not in stage.ask(steering_intensity=off).headers
-    stage.engine.desk.set_values(PLACE, {3: 90.0})
+    stage.engine.desk.apply(transitions.set_values(PLACE, {3: 90.0}))
     stage.profile("calm", {3: 60.0})
     for fields in ({}, {"profile": "calm"}):
         dark = stage.ask(steering_intensity=off, **fields)
@@ -265,7 +266,7 @@ def test_the_dial_at_nothing(stage: Stage, off: Any) -> None:
 
 def test_the_dial_over_hand_set_values(stage: Stage) -> None:
     stage.attach()
-    stage.engine.desk.set_values(PLACE, {3: 40.0})
+    stage.engine.desk.apply(transitions.set_values(PLACE, {3: 40.0}))
     before = stage.live_steering()
     doubled = stage.ask(steering_intensity=2)
     assert doubled.headers[INTENSITY] == "2.0"
@@ -274,10 +275,10 @@ def test_the_dial_over_hand_set_values(stage: Stage) -> None:
     assert stage.ask(steering_intensity="0.4375").headers[INTENSITY] == "0.4375"
     # One is what is live anyway.
     assert INTENSITY not in stage.ask(steering_intensity=1).headers
-    stage.engine.desk.set_enabled(PLACE, False)
+    stage.engine.desk.apply(transitions.set_enabled(PLACE, False))
     # A dial never switches on what is off.
     assert stage.report(steering_intensity=2) == "none"
-    stage.engine.desk.set_enabled(PLACE, True)
+    stage.engine.desk.apply(transitions.set_enabled(PLACE, True))
     assert stage.live_steering()[1:] == before[1:]
 
 

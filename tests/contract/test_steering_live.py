@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from engine.events import RequestRecorded
+from engine.steering import transitions
 from engine.steering.live import ServingCircuit
 from tests.contract.raw import RawRequest
 from tests.contract.stage import CHAT, INTENSITY, RUNG, STEERING, TEXT, Stage, inline, stream_body
@@ -56,7 +57,7 @@ def test_a_live_change_reaches_followers_at_the_next_token_and_nobody_else(stage
         stream.begin()
     with stage.paused():
         assert stage.engine.generation.stats().in_flight == 4
-        stage.engine.desk.set_values(PLACE, {30: 150.0})
+        stage.engine.desk.apply(transitions.set_values(PLACE, {30: 150.0}))
     after = stage.live_steering()
     (followed, report), *others = [stream.finish() for stream in streams]
     shared = next(i for i, pair in enumerate(zip(followed, alone[0], strict=False)) if len(set(pair)) == 2)
@@ -78,7 +79,7 @@ def test_changed_is_in_the_header_of_a_whole_answer(stage: Stage) -> None:
         owns = pool.submit(stage.ask, max_tokens=LONG, steering=inline((3, 6.0)))
         wait_until(lambda: stage.engine.generation.stats().in_flight == 2, "both to run")
         with stage.paused():
-            stage.engine.desk.set_values(PLACE, {30: 50.0})
+            stage.engine.desk.apply(transitions.set_values(PLACE, {30: 50.0}))
             kept = stage.live_steering()
         assert re.fullmatch(
             r'manual;sae="sae-1";layer=1;features=1;hash="sha256:\w{64}";changed', follows.result().headers[STEERING]
@@ -88,7 +89,7 @@ def test_changed_is_in_the_header_of_a_whole_answer(stage: Stage) -> None:
     with ThreadPoolExecutor(1) as pool:
         follows = pool.submit(stage.ask, max_tokens=LONG)
         wait_until(lambda: stage.engine.generation.stats().in_flight == 1, "it to run")
-        stage.engine.desk.clear(PLACE)
+        stage.engine.desk.apply(transitions.clear(PLACE))
         assert follows.result().headers[STEERING] == "none;changed"
 
 
@@ -99,7 +100,7 @@ def test_the_log_of_requests_tells_each_steering_of_an_answer_that_was_turned(st
     turned = Stream(stage)
     turned.begin()
     with stage.paused():
-        stage.engine.desk.set_values(PLACE, {30: 150.0})
+        stage.engine.desk.apply(transitions.set_values(PLACE, {30: 150.0}))
     _text, report = turned.finish()
     wait_until(lambda: any(each.status is not None for each in heard), "it to end")
     (entry,) = (each for each in heard if each.status is not None)
@@ -117,7 +118,7 @@ def test_the_log_of_requests_tells_each_steering_of_an_answer_that_was_turned(st
 def test_a_failure_leaves_live_steering_as_it_is(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     stage.attach()
     stage.profile("calm", {3: 60.0})
-    stage.engine.desk.set_values(PLACE, {8: 50.0})
+    stage.engine.desk.apply(transitions.set_values(PLACE, {8: 50.0}))
     before, text = stage.live_steering(), stage.text()
     loaded = stage.engine.shelf.resident
     assert loaded is not None
@@ -142,7 +143,7 @@ def test_a_failure_leaves_live_steering_as_it_is(stage: Stage, monkeypatch: pyte
 def test_a_client_that_leaves_takes_its_steering_along(stage: Stage, stream: bool) -> None:
     stage.attach()
     stage.profile("calm", {3: 60.0})
-    stage.engine.desk.set_values(PLACE, {8: 50.0})
+    stage.engine.desk.apply(transitions.set_values(PLACE, {8: 50.0}))
     before, text = stage.live_steering(), stage.text()
     for fields in ({"profile": "calm"}, {"steering": inline((3, 90.0))}, {"steering_intensity": 2}):
         body = stream_body(TEXT, max_tokens=LONG, **{**fields, "stream": stream})
@@ -183,7 +184,7 @@ def test_a_circuit_of_persistence_alone_is_noted_beside_its_rung(stage: Stage) -
     stage.attach()
     serve_circuit(stage, rung=2)
     assert "X-miLLM-Notes" not in stage.ask().headers
-    stage.engine.desk.stop_circuit("c-1")
+    stage.engine.desk.apply(transitions.stop_circuit("c-1"))
     serve_circuit(stage, rung=2, only_persistence=True)
     answer = stage.ask()
     assert answer.headers[RUNG] == '2; language="causally validated (edge)"'
@@ -234,7 +235,7 @@ def test_the_rung_is_that_of_the_moment_an_answer_begins(stage: Stage) -> None:
             whole, streamed = pool.submit(stage.ask), pool.submit(stage.stream)
             stage.wait_pending(2)
             # Both were prepared under the circuit and wait; it stops before they begin.
-            stage.engine.desk.stop_circuit("c-1")
+            stage.engine.desk.apply(transitions.stop_circuit("c-1"))
         assert RUNG not in whole.result().headers
         assert whole.result().headers[STEERING] == "none"
         response, chunks = streamed.result()
@@ -248,7 +249,7 @@ def test_a_circuit_that_stops_on_the_way_is_not_vouched_for(stage: Stage) -> Non
     with ThreadPoolExecutor(1) as pool:
         follows = pool.submit(stage.ask, max_tokens=LONG)
         wait_until(lambda: stage.engine.generation.stats().in_flight == 1, "it to run")
-        stage.engine.desk.stop_circuit("c-1")
+        stage.engine.desk.apply(transitions.stop_circuit("c-1"))
         assert follows.result().headers[STEERING] == "none;changed"
         assert RUNG not in follows.result().headers
 
@@ -264,14 +265,16 @@ def serve_circuit(
     only_persistence: bool = False,
 ) -> None:
     """Have a circuit of one member serve in full."""
-    stage.engine.desk.serve_circuit(
-        ServingCircuit(
-            circuit_id,
-            f"Circuit {circuit_id}",
-            {place: {3: 60.0}},
-            intensity,
-            rung,
-            composed=composed,
-            only_persistence=only_persistence,
+    stage.engine.desk.apply(
+        transitions.serve_circuit(
+            ServingCircuit(
+                circuit_id,
+                f"Circuit {circuit_id}",
+                {place: {3: 60.0}},
+                intensity,
+                rung,
+                composed=composed,
+                only_persistence=only_persistence,
+            )
         )
     )

@@ -12,6 +12,7 @@ from pytestqt.qtbot import QtBot
 
 from engine.events import SaesChanged
 from engine.library.records import FeatureLabel
+from engine.steering import transitions
 from engine.steering.live import ServingCircuit, ServingProfile
 from engine.steering.push import GENTLE
 from tests.conftest import EngineMaker
@@ -304,14 +305,14 @@ def test_the_bar_names_what_is_in_force(qtbot: QtBot, stage: Stage, card: Attach
     desk, bar, page = stage.engine.desk, stage.window.bar, stage.window.steering
     add(card, qtbot, "3:10")
     until(qtbot, page.undo_button.isEnabled)
-    desk.activate_profile(ServingProfile("p1", "Sea", True, PLACE, {7: 20.0}, 0.5))
+    desk.apply(transitions.activate_profile(ServingProfile("p1", "Sea", True, PLACE, {7: 20.0}, 0.5)))
     until(qtbot, lambda: bar.steering.value.full_text() == "cluster Sea · λ 0.5")
     assert card.rows[7].field.value() == 10.0
     assert not page.undo_button.isEnabled()
-    desk.deactivate_profile("p1")
+    desk.apply(transitions.deactivate_profile("p1"))
     until(qtbot, lambda: bar.steering.value.full_text() == "nothing")
     circuit = ServingCircuit("c1", "Two steps", {PLACE: {5: 8.0}}, 1.0, 2)
-    desk.serve_circuit(circuit)
+    desk.apply(transitions.serve_circuit(circuit))
     until(qtbot, lambda: bar.steering.value.full_text() == "circuit Two steps · λ 1")
     assert bar.steering.caption.text() == "Steering now · causally validated (edge)"
     assert card.shared.text() == "Also steered here by the circuit Two steps."
@@ -319,10 +320,10 @@ def test_the_bar_names_what_is_in_force(qtbot: QtBot, stage: Stage, card: Attach
     until(qtbot, lambda: bar.steering.value.full_text() == "nothing (switched off)")
     bar.switch.click()
     until(qtbot, lambda: bar.steering.value.full_text().startswith("circuit Two steps"))
-    desk.serve_circuit(replace(circuit, rung=None))
+    desk.apply(transitions.serve_circuit(replace(circuit, rung=None)))
     words = "Steering now · no evidence can be claimed"
     until(qtbot, lambda: bar.steering.caption.full_text() == words)
-    desk.stop_circuit("c1")
+    desk.apply(transitions.stop_circuit("c1"))
     until(qtbot, lambda: bar.steering.caption.full_text() == "Steering now")
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from PySide6.QtCore import QObject, Signal
 
 from engine.engine import Engine
-from engine.public.steering import AttachmentKey, Entry, LiveState
+from engine.public.steering import AttachmentKey, Entry, LiveState, restore
 from ui.bridge import Bridge
 from ui.kit.steering_text import can_steer
 
@@ -107,7 +107,7 @@ class LiveHand(QObject):
             with desk.changes() as draft:
                 state = draft.state
                 if step is not None and step.frame == _frame(state):
-                    desk.restore(replace(state, entries={**state.entries, **step.before}))
+                    desk.apply(restore(replace(state, entries={**state.entries, **step.before})))
 
         self._enqueue(object(), None, lambda: steering.alone(change))
 

@@ -42,6 +42,7 @@ from engine.models.inspection.names import check_generative
 from engine.models.load_plan import Opening, import_ahead, import_libraries, inspect, open_model
 from engine.models.registry import LoadedModel, LoadingState, ModelShelf
 from engine.moving import moving
+from engine.steering import transitions
 from engine.steering.desk import SteeringDesk
 from engine.steering.plan import ResidualSpec
 
@@ -360,15 +361,17 @@ class ModelLoader:
 
     def _install(self, loaded: LoadedModel) -> None:
         self._scheduler.set_backend(loaded.backend)
-        self._desk.open(
-            ResidualSpec(
-                model_name=loaded.record.name,
-                d_model=loaded.info.d_model,
-                n_layers=loaded.info.n_layers,
-                device=loaded.backend.device,
-                dtype=loaded.backend.dtype,
-                steer_first=self._settings.STEER_FIRST_POSITION,
-                blocks_path=loaded.info.blocks_path,
+        self._desk.apply(
+            transitions.open_for(
+                ResidualSpec(
+                    model_name=loaded.record.name,
+                    d_model=loaded.info.d_model,
+                    n_layers=loaded.info.n_layers,
+                    device=loaded.backend.device,
+                    dtype=loaded.backend.dtype,
+                    steer_first=self._settings.STEER_FIRST_POSITION,
+                    blocks_path=loaded.info.blocks_path,
+                )
             )
         )
         self._shelf.set_resident(loaded)
@@ -393,7 +396,7 @@ class ModelLoader:
         def free() -> None:
             self._scheduler.fail_all(self._unloading(resident))
             self._scheduler.set_backend(None)
-            self._desk.close()
+            self._desk.apply(transitions.close())
             self._shelf.set_resident(None)
             resident.backend.close()
 

@@ -39,6 +39,7 @@ from engine.models.registry import LoadedModel
 from engine.saes.attachment import Attachment
 from engine.saes.config import Fit, SaeConfig
 from engine.saes.errors import SaeLoadFailed
+from engine.steering import transitions
 from engine.steering.errors import SteeringInvalid
 from engine.steering.live import AttachmentKey
 
@@ -137,7 +138,7 @@ class Attachments:
                     context.unlock_models()
 
                 def remove() -> None:
-                    context.desk.detach(sae_id)
+                    context.desk.apply(transitions.detach(sae_id))
                     context.monitor.set_attachments(context.desk.state.attachments)
                     context.hook(loaded)
 
@@ -285,7 +286,7 @@ class Attachments:
                 context.lock_model(loaded.record.id)
 
             def install() -> None:
-                context.desk.attach(attachments)
+                context.desk.apply(transitions.attach(attachments))
                 context.hook(loaded)
                 context.monitor.set_attachments(context.desk.state.attachments)
 

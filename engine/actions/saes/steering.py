@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from engine.actions.saes.context import SaeContext
 from engine.actions.saes.pushing import pushes_now, typical_norm, with_first_strengths
 from engine.actions.saes.views import SteeringView, Viewer
+from engine.steering import transitions
 from engine.steering.errors import SteeringInvalid
 from engine.steering.live import AttachmentKey, LiveState
 from engine.steering.push import Push
@@ -74,21 +75,21 @@ class HandSteering:
         with self._context.lock:
             place = self._place(sae_id, layer)
             self._require_index(index, place)
-            self._context.desk.remove_value(place, index)
+            self._context.desk.apply(transitions.remove_value(place, index))
             return self._viewer.steering(*place)
 
     def clear(self, *, sae_id: str | None = None, layer: int | None = None) -> SteeringView:
         """Take every value out and switch the SAE off."""
         with self._context.lock:
             place = self._place(sae_id, layer)
-            self._context.desk.clear(place)
+            self._context.desk.apply(transitions.clear(place))
             return self._viewer.steering(*place)
 
     def set_enabled(self, enabled: bool = True, *, sae_id: str | None = None, layer: int | None = None) -> SteeringView:
         """Switch the SAE on or off; its values stay."""
         with self._context.lock:
             place = self._place(sae_id, layer)
-            self._context.desk.set_enabled(place, enabled)
+            self._context.desk.apply(transitions.set_enabled(place, enabled))
             return self._viewer.steering(*place)
 
     def typical_norm(self, sae_id: str, layer: int) -> float | None:
@@ -118,7 +119,7 @@ class HandSteering:
         with self._context.lock:
             place = self._place(sae_id, layer)
             if values:
-                self._context.desk.set_values(place, values)
+                self._context.desk.apply(transitions.set_values(place, values))
             return self._viewer.steering(*place)
 
     def _place(self, sae_id: str | None, layer: int | None) -> AttachmentKey:

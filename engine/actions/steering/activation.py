@@ -16,6 +16,7 @@ from engine.documents.verdicts import judge_cluster
 from engine.errors import SaeNotAttached
 from engine.library.records import CircuitRecord, ProfileKind, ProfileRecord, ServingMode
 from engine.saes.errors import InvalidFeatureIndex
+from engine.steering import transitions
 from engine.steering.claims import Claim, is_composed
 from engine.steering.errors import SteeringInvalid
 from engine.steering.live import AttachmentKey, LiveState, ServingProfile, circuit_steers, profile_steers
@@ -89,7 +90,7 @@ def put_in_force(change: Change, record: ProfileRecord) -> InForce:
     warnings += clamp_warnings(steered)
     if stored.strengths and serving.intensity == 0:
         warnings.append(AT_ZERO)
-    change.desk.activate_profile(serving)
+    change.desk.apply(transitions.activate_profile(serving))
     changes: dict[str, object] = {}
     if record.source_kind is ProfileKind.CLUSTER:
         document = stored_document(record)
@@ -113,7 +114,7 @@ def dial(change: Change, record: ProfileRecord, intensity: float, *, reapply: bo
     if active is None or active.profile_id != record.id or active.place is None:
         put_in_force(change, record)
     else:
-        change.desk.activate_profile(serving_profile(read_stored(record), active.place))
+        change.desk.apply(transitions.activate_profile(serving_profile(read_stored(record), active.place)))
     return record, True
 
 
@@ -121,9 +122,9 @@ def label_only(change: Change, record: ProfileRecord) -> ProfileRecord:
     """Make a profile the active one and leave what steers as it is."""
     now = change.draft.state.profile
     if now is not None and now.profile_id != record.id:
-        change.desk.deactivate_profile(now.profile_id, clear=False)
+        change.desk.apply(transitions.deactivate_profile(now.profile_id, clear=False))
     if now is None or now.profile_id != record.id:
-        change.desk.activate_profile(serving_profile(read_stored(record), None))
+        change.desk.apply(transitions.activate_profile(serving_profile(read_stored(record), None)))
     return there(change.step.profiles.set_active(record.id))
 
 
@@ -137,7 +138,7 @@ def take_out_of_force(change: Change, profile_id: str, *, clear: bool = True) ->
         and active.place is not None
         and bool(state.entry(active.place).values)
     )
-    change.desk.deactivate_profile(profile_id, clear=clear)
+    change.desk.apply(transitions.deactivate_profile(profile_id, clear=clear))
     change.step.profiles.deactivate(profile_id)
     return had_values and clear
 
@@ -150,7 +151,7 @@ def stop_circuit(change: Change, record: CircuitRecord) -> bool:
         if record.slice_profile_id is not None:
             take_out_of_force(change, record.slice_profile_id)
     elif any(one.circuit_id == record.id for one in state.circuits):
-        change.desk.stop_circuit(record.id)
+        change.desk.apply(transitions.stop_circuit(record.id))
     change.step.circuits.deactivate(record.id)
     mark_composed(change)
     return steered
@@ -163,7 +164,7 @@ def stop_every_circuit(change: Change) -> tuple[CircuitRecord, ...]:
         stop_circuit(change, record)
     # One the rows do not know steers all the same.
     for one in change.draft.state.circuits:
-        change.desk.stop_circuit(one.circuit_id)
+        change.desk.apply(transitions.stop_circuit(one.circuit_id))
     return active
 
 
@@ -195,8 +196,10 @@ def holds_live_keys(state: LiveState, record: CircuitRecord) -> bool:
 def mark_composed(change: Change) -> None:
     """Tell the desk which of its circuits share a layer now."""
     claims = live_claims(change)
-    change.desk.mark_composed(
-        {one.circuit_id: is_composed(claims, one.circuit_id) for one in change.draft.state.circuits}
+    change.desk.apply(
+        transitions.mark_composed(
+            {one.circuit_id: is_composed(claims, one.circuit_id) for one in change.draft.state.circuits}
+        )
     )
 
 

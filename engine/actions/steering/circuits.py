@@ -33,6 +33,7 @@ from engine.errors import InvalidParameter, MillmError
 from engine.events import CircuitsChanged, ClustersChanged, ProfilesChanged
 from engine.library.database import Library
 from engine.library.records import CircuitRecord, ProfileRecord, ServingMode
+from engine.steering import transitions
 from engine.steering.claims import Claim
 from engine.steering.desk import SteeringDesk
 from engine.steering.dial import circuit_setting
@@ -247,7 +248,7 @@ class CircuitActions(SteeringActions):
             mark_composed(change)
             if released:
                 # Others may steer the same layers now and nobody will be asked, so no evidence is claimed for it.
-                change.desk.mark_composed({circuit_id: True})
+                change.desk.apply(transitions.mark_composed({circuit_id: True}))
         warnings: tuple[str, ...] = ()
         if released and record.is_active:
             warnings = (f"'{record.name}' goes on steering; another circuit may now claim the same layers.",)
@@ -261,7 +262,7 @@ class CircuitActions(SteeringActions):
         def desk() -> None:
             with self._desk.changes() as draft:
                 for one in draft.state.circuits:
-                    self._desk.stop_circuit(one.circuit_id)
+                    self._desk.apply(transitions.stop_circuit(one.circuit_id))
 
         with self._lock:
             failed = each_alone(

@@ -31,6 +31,7 @@ from engine.documents.ranges import cluster_envelope, manual_envelope
 from engine.errors import InvalidParameter
 from engine.events import CircuitsChanged, ClustersChanged, Event, ProfilesChanged
 from engine.library.records import PROFILE_FIELDS, CircuitRecord, ProfileKind, ProfileRecord
+from engine.steering import transitions
 from engine.steering.dial import cluster_setting
 from engine.steering.errors import SteeringInvalid
 from engine.steering.live import LiveState
@@ -117,7 +118,7 @@ class ProfileActions(SteeringActions):
                     )
                 wanted["steering"] = checked_steering(wanted["steering"])
             record = change.step.profiles.update(profile_id, **wanted)
-            change.desk.relabel_profile(serving_profile(read_stored(record), None))
+            change.desk.apply(transitions.relabel_profile(serving_profile(read_stored(record), None)))
         self._publish(_changed(record))
         return ProfileSummary.of(record)
 
@@ -203,7 +204,7 @@ class ProfileActions(SteeringActions):
         def desk() -> None:
             active = self._desk.state.profile
             if active is not None:
-                self._desk.deactivate_profile(active.profile_id)
+                self._desk.apply(transitions.deactivate_profile(active.profile_id))
 
         with self._lock:
             failed = each_alone(

@@ -27,6 +27,7 @@ from engine.documents.evidence import is_validated
 from engine.documents.verdicts import CircuitVerdict, ImportStatus, judge_circuit
 from engine.errors import MillmError
 from engine.library.records import CircuitRecord, ProfileRecord, ServingMode
+from engine.steering import transitions
 from engine.steering.claims import grant, is_composed, require_single_slice
 from engine.steering.dial import circuit_setting
 from engine.steering.errors import SaeSetIncomplete, SteeringInvalid
@@ -132,7 +133,8 @@ def serve_anew(change: Change, record: CircuitRecord, intensity: float) -> tuple
     """
     candidate = Candidate.of(change, record)
     serving = _serving(change, candidate, candidate.authored(), intensity)
-    return tuple(clamp_warnings(change.desk.serve_circuit(serving)))
+    change.desk.apply(transitions.serve_circuit(serving))
+    return tuple(clamp_warnings(serving.steered()))
 
 
 # --- gates ------------------------------------------------------------------------------------------------------------
@@ -215,12 +217,13 @@ def _serve_in_full(change: Change, candidate: Candidate, asked: object) -> _Serv
         for sae_id, layer in authored
         if change.draft.state.entry((sae_id, layer)).values
     ]
-    steered = change.desk.serve_circuit(_serving(change, candidate, authored, intensity))
+    serving = _serving(change, candidate, authored, intensity)
+    change.desk.apply(transitions.serve_circuit(serving))
     mark_composed(change)
-    warnings += clamp_warnings(steered)
+    warnings += clamp_warnings(serving.steered())
     if intensity == 0:
         warnings.append(AT_ZERO)
-    return _Served(ServingMode.FULL, intensity, steered, tuple(warnings))
+    return _Served(ServingMode.FULL, intensity, serving.steered(), tuple(warnings))
 
 
 def _serving(
@@ -265,7 +268,7 @@ def _release_co_tenant(change: Change, candidate: Candidate) -> list[str]:
 def _serve_slice(change: Change, candidate: Candidate, layer: int, asked: object) -> _Served:
     record = candidate.record
     intensity = _intensity(change, candidate, asked)
-    change.desk.stop_circuit(record.id)
+    change.desk.apply(transitions.stop_circuit(record.id))
     before = change.step.profiles.active()
     cluster = _slice_cluster(change, candidate, layer, intensity)
     try:

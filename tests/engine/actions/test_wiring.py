@@ -9,6 +9,7 @@ import pytest
 
 from engine.engine import Engine
 from engine.library.records import SaeStatus
+from engine.steering import transitions
 from engine.wire import wire
 from tests.conftest import EngineMaker
 from tests.made_saes import make_sae
@@ -98,7 +99,7 @@ def test_the_hooks_are_counted(engine: Engine) -> None:
     from engine.generation.request import GenerationRequest, TextInput
     from engine.sampling import Sampling
 
-    engine.desk.set_values(("low", 1), {3: 5.0})
+    engine.desk.apply(transitions.set_values(("low", 1), {3: 5.0}))
     request = GenerationRequest("tiny-llama", TextInput(("the sea",)), Sampling(ignore_eos=True), max_tokens=4)
     collect(engine.generation, engine.generation.prepare(request))
     # One pass reads the prompt, three feed the first three tokens back; layer 2 is never added to.

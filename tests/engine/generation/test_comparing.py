@@ -14,6 +14,7 @@ from engine.library.database import Library
 from engine.models.backends.transformers_backend import TransformersBackend
 from engine.models.hardware.devices import DevicePlacement
 from engine.sampling import Sampling
+from engine.steering import transitions
 from engine.steering.request import FOLLOW_LIVE
 from tests.conftest import CheckpointMaker
 from tests.engine.generation.driving import Answer, Driver
@@ -131,7 +132,7 @@ def test_the_dial_turned_midway_changes_only_the_steered_side(tiny_checkpoint: P
     while len(plain.ids()) < 8:
         driver.tick()
     written = len(steered.ids())
-    driver.desk.set_values(("sae-1", 1), {3: 150.0})
+    driver.desk.apply(transitions.set_values(("sae-1", 1), {3: 150.0}))
     driver.finish()
     assert figures(plain) == figures(undisturbed)
     assert steered.ids()[:written] == plain.ids()[:written]
@@ -147,7 +148,7 @@ def test_the_dial_turned_while_the_prompt_is_read(tiny_checkpoint: Path, library
     alone = driver.alone(long, steering=UNSTEERED).ids()
     steered, plain = compare(driver, long + "again", max_tokens=12)
     driver.tick(2)
-    driver.desk.set_values(("sae-1", 1), {3: 150.0})
+    driver.desk.apply(transitions.set_values(("sae-1", 1), {3: 150.0}))
     driver.finish()
     assert plain.ids() == driver.alone(long + "again", steering=UNSTEERED).ids()
     assert steered.ids() != plain.ids()
@@ -157,7 +158,7 @@ def test_the_dial_turned_while_the_prompt_is_read(tiny_checkpoint: Path, library
 def test_sides_that_add_something_else_go_their_own_way(tiny_checkpoint: Path, library: Library) -> None:
     driver = Driver(tiny_checkpoint, library)
     attach(driver, 1)
-    driver.desk.set_values(("sae-1", 1), {3: 90.0})
+    driver.desk.apply(transitions.set_values(("sae-1", 1), {3: 90.0}))
     steered, plain = compare(driver, "the sea was calm", sampling=WARM)
     driver.finish()
     assert steered.ids() != plain.ids()
@@ -194,7 +195,7 @@ def test_all_are_queued_or_none(tiny_checkpoint: Path, library: Library) -> None
 def test_strengths_that_cancel_out_add_nothing(tiny_checkpoint: Path, library: Library) -> None:
     driver = Driver(tiny_checkpoint, library, load=bfloat16)
     attach(driver, 1)
-    driver.desk.set_values(("sae-1", 1), {3: 1e-44})
+    driver.desk.apply(transitions.set_values(("sae-1", 1), {3: 1e-44}))
     assert not driver.desk.live_plan.sets[0].is_empty
     assert driver.desk.live_plan.is_empty and driver.desk.live_plan.digest == ""
     assert same(driver, "the sea was calm")

@@ -15,6 +15,7 @@ from engine.errors import ContextLengthExceeded, InvalidParameter, ModelNotLoade
 from engine.generation.embeddings import Embedded, EmbeddingRequest, Pooling
 from engine.generation.errors import EmbeddingVectorInvalid
 from engine.library.database import Library
+from engine.steering import transitions
 from tests.conftest import CheckpointMaker, EngineMaker
 from tests.engine.generation.driving import Driver
 from tests.engine.generation.test_steered_lanes import attach, inline
@@ -182,8 +183,8 @@ def test_a_vector_that_says_nothing(driver: Driver, value: float, what: str) -> 
 def test_never_steered_never_monitored(driver: Driver) -> None:
     attach(driver, 1, 2)
     plain = embed(driver, TEXT)
-    driver.desk.set_values(("sae-1", 1), {3: 150.0})
-    driver.desk.set_values(("sae-2", 2), {9: 150.0})
+    driver.desk.apply(transitions.set_values(("sae-1", 1), {3: 150.0}))
+    driver.desk.apply(transitions.set_values(("sae-2", 2), {9: 150.0}))
     driver.monitor.configure(enabled=True, top_k=3, history_size=1000)
     lanes = [driver.send("the sea", max_tokens=30), driver.send("the sea", steering=inline("sae-1", f5=90.0))]
     driver.tick(4)

@@ -14,6 +14,7 @@ from engine.library.database import Library
 from engine.models.backends.kv import KVSlab
 from engine.monitor.activation_spec import ActivationSpec, PositionChoice
 from engine.sampling import Sampling
+from engine.steering import transitions
 from engine.steering.request import SteeringRequest
 from tests.conftest import CheckpointMaker
 from tests.engine.generation.driving import Answer, Driver
@@ -108,7 +109,7 @@ def test_what_two_live_plans_have_read_is_not_kept(checkpoint: CheckpointMaker, 
     attach(driver, 1)
     answer = driver.send(STORY)
     driver.tick()
-    driver.desk.set_values(("sae-1", 1), {3: 50.0})
+    driver.desk.apply(transitions.set_values(("sae-1", 1), {3: 50.0}))
     driver.finish()
     assert answer.finished is not None
     assert answer.finished.steering.changed

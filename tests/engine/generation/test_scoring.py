@@ -26,6 +26,7 @@ from engine.generation.scoring import Scored, ScoredPrompt, ScoringRequest, rank
 from engine.library.database import Library
 from engine.monitor.activation_spec import ActivationSpec
 from engine.monitor.errors import SaeActivationsRefused
+from engine.steering import transitions
 from tests.conftest import CheckpointMaker, EngineMaker
 from tests.engine.generation.driving import Answer, Driver
 from tests.engine.generation.test_steered_lanes import attach, inline
@@ -391,7 +392,7 @@ def test_never_steered_never_monitored_while_other_lanes_are(driver: Driver) -> 
         driver.alone("the sea was calm", steering=steering, max_tokens=20).ids()
         for steering in (inline("sae-1", f3=40.0), inline("sae-2", f9=60.0))
     ]
-    driver.desk.set_values(("sae-1", 1), {3: 150.0})
+    driver.desk.apply(transitions.set_values(("sae-1", 1), {3: 150.0}))
     live = driver.alone("the sea was calm", max_tokens=20).ids()
     driver.monitor.configure(enabled=True, top_k=3, history_size=1000)
     lanes: list[Answer] = [
@@ -421,7 +422,7 @@ def test_activations_of_a_scoring_pass_are_unsteered(driver: Driver) -> None:
         return future.result(0).activations
 
     plain = read()
-    driver.desk.set_values(("sae-1", 1), {3: 150.0})
+    driver.desk.apply(transitions.set_values(("sae-1", 1), {3: 150.0}))
     assert read() == plain
     assert plain["read_point"] == "unsteered"
     prompt_tokens = driver.service.prepare_scoring(request(driver, "the sea was calm")).prompts[0].token_ids

@@ -18,6 +18,7 @@ from engine.saes.attachment import Attachment
 from engine.saes.config import Architecture, HookKind, SaeConfig, SourceFormat
 from engine.saes.sae import Sae
 from engine.sampling import Sampling
+from engine.steering import transitions
 from engine.steering.inline import parse_inline
 from engine.steering.live import ServingCircuit
 from engine.steering.plan import ResidualSpec
@@ -54,19 +55,21 @@ def made_sae(seed: int, layer: int) -> Sae:
 
 def attach(driver: Driver, *layers: int) -> None:
     backend = driver.backend
-    driver.desk.open(
-        ResidualSpec(
-            driver.name,
-            WIDTH,
-            4,
-            backend.device,
-            backend.dtype,
-            driver.settings.STEER_FIRST_POSITION,
-            backend.info.blocks_path,
+    driver.desk.apply(
+        transitions.open_for(
+            ResidualSpec(
+                driver.name,
+                WIDTH,
+                4,
+                backend.device,
+                backend.dtype,
+                driver.settings.STEER_FIRST_POSITION,
+                backend.info.blocks_path,
+            )
         )
     )
     saes = [Attachment(f"sae-{layer}", layer, made_sae(layer, layer), f"model.layers.{layer}", 1) for layer in layers]
-    driver.desk.attach(saes)
+    driver.desk.apply(transitions.attach(saes))
     driver.monitor.set_attachments(saes)
     backend.watch_layers(layers)
 
@@ -137,7 +140,7 @@ def test_a_live_change_moves_text_that_is_being_written_and_says_so(tiny_checkpo
     driver.tick(8)
     written = len(follows.ids())
     assert 0 < written < 20
-    driver.desk.set_values(("sae-1", 1), {3: 150.0})
+    driver.desk.apply(transitions.set_values(("sae-1", 1), {3: 150.0}))
     driver.tick()
     assert follows.ids()[:written] == plain[:written]
     driver.finish()
@@ -184,7 +187,7 @@ def test_a_named_profile_replaces_live_steering(tiny_checkpoint: Path, library: 
     plain = driver.alone("the sea").ids()
     inline_ids = driver.alone("the sea", steering=inline("sae-1", f3=10.0)).ids()
     doubled = driver.alone("the sea", steering=inline("sae-1", f3=20.0)).ids()
-    driver.desk.set_values(("sae-2", 2), {9: 120.0})
+    driver.desk.apply(transitions.set_values(("sae-2", 2), {9: 120.0}))
     named = driver.alone("the sea", steering=SteeringRequest(profile="calm"))
     assert named.ids() == inline_ids
     assert report_of(named).startswith('profile;name="calm";source=request;intensity="1.0";sae="sae-1";layer=1;')
@@ -302,7 +305,7 @@ def test_an_answer_whose_steering_changed_claims_no_evidence(tiny_checkpoint: Pa
     circuit = ServingCircuit("circ_1", "c", {("sae-1", 1): {3: 9.0}}, 1.0, 2)
     answer = driver.send("the sea", max_tokens=20)
     driver.tick(6)
-    driver.desk.serve_circuit(circuit)
+    driver.desk.apply(transitions.serve_circuit(circuit))
     driver.finish()
     assert answer.finished is not None
     assert answer.finished.rung is None

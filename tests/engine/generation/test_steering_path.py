@@ -10,6 +10,7 @@ from engine.errors import RequestCancelled
 from engine.generation.request import ChoiceFinished, RequestFailed
 from engine.library.database import Library
 from engine.sampling import Sampling
+from engine.steering import transitions
 from engine.steering.live import ServingProfile
 from engine.steering.path import MOST_STEPS, NO_PATH, SteeringPath, SteeringStep
 from engine.steering.report import CircuitItem, SteeringReport
@@ -43,16 +44,16 @@ def ends(answer: Answer) -> dict[int, SteeringPath]:
 
 
 def test_a_dial_that_is_turned_twice(driver: Driver) -> None:
-    driver.desk.activate_profile(sea(1.0))
+    driver.desk.apply(transitions.activate_profile(sea(1.0)))
     answer = driver.send("the sea was calm", max_tokens=12)
     while len(answer.ids()) < 4:
         driver.tick()
-    driver.desk.activate_profile(sea(2.0))
+    driver.desk.apply(transitions.activate_profile(sea(2.0)))
     driver.tick(3)
     assert len(answer.ids()) == 7
     # Asked meanwhile, it says what it knows.
     assert told(answer.handle.paths[0]) == [(0, "1.0"), (5, "2.0")]
-    driver.desk.activate_profile(sea(0.0))
+    driver.desk.apply(transitions.activate_profile(sea(0.0)))
     driver.finish()
     assert told(ends(answer)[0]) == [(0, "1.0"), (5, "2.0"), (8, "none")]
     assert answer.finished is not None
@@ -62,7 +63,7 @@ def test_a_dial_that_is_turned_twice(driver: Driver) -> None:
 
 @pytest.mark.parametrize("seed", [None, 7])
 def test_one_that_is_left_alone_has_one_step(driver: Driver, seed: int | None) -> None:
-    driver.desk.activate_profile(sea(1.0))
+    driver.desk.apply(transitions.activate_profile(sea(1.0)))
     follows = driver.send("the sea", sampling=Sampling(temperature=0.0, seed=seed))
     own = driver.send("the sea", steering=inline("sae-1", f3=9.0), sampling=Sampling(temperature=0.0, seed=seed))
     driver.finish()
@@ -74,17 +75,17 @@ def test_one_that_is_left_alone_has_one_step(driver: Driver, seed: int | None) -
 def test_a_request_with_a_steering_of_its_own_does_not_follow(driver: Driver) -> None:
     own = driver.send("the sea", steering=inline("sae-1", f3=9.0), max_tokens=12)
     driver.tick(4)
-    driver.desk.activate_profile(sea(2.0))
+    driver.desk.apply(transitions.activate_profile(sea(2.0)))
     driver.finish()
     assert [step.token for step in ends(own)[0].steps] == [0]
 
 
 def test_stopped_it_carries_its_path(driver: Driver) -> None:
-    driver.desk.activate_profile(sea(1.0))
+    driver.desk.apply(transitions.activate_profile(sea(1.0)))
     answer = driver.send("the sea was calm", max_tokens=200)
     while len(answer.ids()) < 3:
         driver.tick()
-    driver.desk.activate_profile(sea(0.5))
+    driver.desk.apply(transitions.activate_profile(sea(0.5)))
     driver.tick(2)
     answer.handle.cancel()
     driver.tick()
@@ -105,7 +106,7 @@ def test_stopped_before_it_began_it_has_none(driver: Driver) -> None:
 
 @pytest.mark.parametrize("seed", [None, 7])
 def test_each_choice_has_its_own(driver: Driver, seed: int | None) -> None:
-    driver.desk.activate_profile(sea(1.0))
+    driver.desk.apply(transitions.activate_profile(sea(1.0)))
     # The likeliest token each time: one drawn by chance may show nothing, and the place would be another.
     sampling = Sampling(temperature=0.0, seed=seed, ignore_eos=True)
     answer = driver.send("the sea was calm", max_tokens=6, n=2, sampling=sampling)
@@ -113,7 +114,7 @@ def test_each_choice_has_its_own(driver: Driver, seed: int | None) -> None:
         driver.tick()
         if seed is None and len(answer.ids()) >= 2:
             break
-    driver.desk.activate_profile(sea(2.0))
+    driver.desk.apply(transitions.activate_profile(sea(2.0)))
     driver.finish()
     paths = ends(answer)
     if seed is None:
@@ -130,21 +131,21 @@ def test_each_choice_has_its_own(driver: Driver, seed: int | None) -> None:
 def test_a_change_while_the_prompt_is_read(tiny_checkpoint: Path, library: Library) -> None:
     driver = Driver(tiny_checkpoint, library, PREFILL_CHUNK=4)
     attach(driver, 1)
-    driver.desk.activate_profile(sea(1.0))
+    driver.desk.apply(transitions.activate_profile(sea(1.0)))
     answer = driver.send("the quick brown fox jumps over the lazy dog and the sea was calm", max_tokens=4)
     driver.tick()
-    driver.desk.activate_profile(sea(2.0))
+    driver.desk.apply(transitions.activate_profile(sea(2.0)))
     driver.finish()
     assert told(ends(answer)[0]) == [(0, "1.0"), (0, "2.0")]
 
 
 def test_a_write_without_a_difference_is_no_step(driver: Driver) -> None:
-    driver.desk.set_values(("sae-1", 1), {3: 9.0})
+    driver.desk.apply(transitions.set_values(("sae-1", 1), {3: 9.0}))
     answer = driver.send("the sea was calm", max_tokens=8)
     driver.tick(4)
     with driver.desk.changes():
-        driver.desk.set_values(("sae-1", 1), {3: 8.0})
-    driver.desk.set_values(("sae-1", 1), {3: 9.0})
+        driver.desk.apply(transitions.set_values(("sae-1", 1), {3: 8.0}))
+    driver.desk.apply(transitions.set_values(("sae-1", 1), {3: 9.0}))
     driver.finish()
     assert [step.token for step in ends(answer)[0].steps] == [0]
     assert answer.finished is not None

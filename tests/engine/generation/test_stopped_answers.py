@@ -9,6 +9,7 @@ import pytest
 from engine.errors import GenerationFailed, MillmError, RequestCancelled
 from engine.generation.request import RequestFailed
 from engine.library.database import Library
+from engine.steering import transitions
 from engine.steering.live import ServingCircuit
 from tests.engine.generation.driving import Answer, Driver
 from tests.engine.generation.test_steered_lanes import attach, inline
@@ -53,7 +54,7 @@ def test_the_live_steering_that_moved_under_it(driver: Driver) -> None:
     circuit = ServingCircuit("circ_1", "c", {("sae-1", 1): {3: 9.0}}, 1.0, 2)
     under_it = driver.send("the sea", max_tokens=200)
     driver.tick(3)
-    driver.desk.serve_circuit(circuit)
+    driver.desk.apply(transitions.serve_circuit(circuit))
     driver.tick(3)
     claimed = driver.send("the ship", max_tokens=200)
     driver.tick(3)

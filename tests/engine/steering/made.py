@@ -13,6 +13,7 @@ from engine.events import Event, EventBus, SteeringUpdated
 from engine.saes.attachment import Attachment
 from engine.saes.config import Architecture, HookKind, SaeConfig, SourceFormat
 from engine.saes.sae import Sae
+from engine.steering import transitions
 from engine.steering.desk import SteeringDesk
 from engine.steering.live import ServingCircuit, ServingProfile
 from engine.steering.plan import ResidualSpec
@@ -57,8 +58,8 @@ def stream(**changes: Any) -> ResidualSpec:
 def make_desk(*places: tuple[str, int], events: EventBus | None = None, **changes: Any) -> SteeringDesk:
     """A desk with a model and SAEs at ``places``; its plan has the number 1 when there are any, else 0."""
     desk = SteeringDesk(events or EventBus())
-    desk.open(stream(**changes))
-    desk.attach([attachment(sae_id, layer) for sae_id, layer in places])
+    desk.apply(transitions.open_for(stream(**changes)))
+    desk.apply(transitions.attach([attachment(sae_id, layer) for sae_id, layer in places]))
     return desk
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+from engine.steering import transitions
 from engine.steering.push import Push, dial_end, first_strength, length_of, pushes, told
 from engine.steering.strengths import SteeredSet
 from tests.engine.steering.made import attachment, make_desk
@@ -50,9 +51,9 @@ def test_two_saes_of_one_layer_add_one_vector_and_layers_stand_apart() -> None:
 def test_a_plan_knows_how_long_its_vectors_are() -> None:
     desk = make_desk(PLACE)
     assert dict(desk.live_plan.lengths) == {}
-    desk.set_values(PLACE, {0: 3.0, 1: 4.0})
+    desk.apply(transitions.set_values(PLACE, {0: 3.0, 1: 4.0}))
     assert dict(desk.live_plan.lengths) == {2: 5.0}
-    desk.set_enabled(PLACE, False)
+    desk.apply(transitions.set_enabled(PLACE, False))
     assert dict(desk.live_plan.lengths) == {}
 
 

@@ -14,6 +14,7 @@ from engine.documents.ranges import DialBounds, Range
 from engine.errors import InvalidParameter, MillmError, SaeNotAttached
 from engine.library.errors import ProfileNotFound
 from engine.saes.errors import InvalidFeatureIndex
+from engine.steering import transitions
 from engine.steering.desk import SteeringDesk
 from engine.steering.dial import DialWord, parse_dial
 from engine.steering.inline import parse_inline
@@ -77,7 +78,7 @@ def item(resolved: ResolvedSteering) -> str:
 
 def test_without_fields_a_request_follows_the_live_plan() -> None:
     desk = make_desk(A)
-    desk.set_values(A, {0: 1.0})
+    desk.apply(transitions.set_values(A, {0: 1.0}))
     resolved = ask(desk)
     assert resolved.plan is None and resolved.admitted is desk.live_plan and resolved.echo is None
     assert FOLLOW_LIVE.is_empty
@@ -92,8 +93,8 @@ def features(*pairs: tuple[int, float], **more: Any) -> dict[str, Any]:
 
 def test_inline_is_the_whole_set() -> None:
     desk = make_desk(A, B)
-    desk.set_values(A, {0: 1.0})
-    desk.serve_circuit(serving_circuit("circ_1", {B: {1: 3.0}}))
+    desk.apply(transitions.set_values(A, {0: 1.0}))
+    desk.apply(transitions.serve_circuit(serving_circuit("circ_1", {B: {1: 3.0}})))
     resolved = ask(desk, steering=features((1, 2.0), (2, 900.0), sae_id="a"))
     assert added(resolved) == {2: [0.0, 2.0, 200.0, 0.0]}
     assert item(resolved) == 'inline;sae="a";layer=2;features=2;clamped=1'
@@ -102,7 +103,7 @@ def test_inline_is_the_whole_set() -> None:
 
 def test_no_features_are_no_steering_with_and_without_saes() -> None:
     desk = make_desk(A)
-    desk.set_values(A, {0: 1.0})
+    desk.apply(transitions.set_values(A, {0: 1.0}))
     assert plan(ask(desk, steering=features())).is_empty
     assert plan(ask(make_desk(), steering=features())).is_empty
 
@@ -135,8 +136,8 @@ def test_inline_beside_the_others_is_refused() -> None:
 
 def test_a_named_profile_replaces_the_whole_plan() -> None:
     desk = make_desk(A, B)
-    desk.set_values(A, {0: 1.0})
-    desk.serve_circuit(serving_circuit("circ_1", {B: {1: 3.0}}))
+    desk.apply(transitions.set_values(A, {0: 1.0}))
+    desk.apply(transitions.serve_circuit(serving_circuit("circ_1", {B: {1: 3.0}})))
     resolved = ask(desk, Named(reference=SaeReference("b", 5), intensity=0.5), profile="calm")
     assert added(resolved) == {5: [1.5, 0.0, 0.0, 0.0]}
     assert item(resolved) == 'profile;name="calm";source=request;intensity="0.5";sae="b";layer=5;features=1'
@@ -174,7 +175,7 @@ def test_off_is_an_empty_plan_and_looks_at_no_index(fields: dict[str, Any]) -> N
     broken = Named(strengths={9999: 1.0})
     assert plan(ask(make_desk(A), broken, profile="calm", **fields)).is_empty
     desk = make_desk(A)
-    desk.set_values(A, {0: 1.0})
+    desk.apply(transitions.set_values(A, {0: 1.0}))
     resolved = ask(desk, **fields)
     assert plan(resolved).is_empty and resolved.echo == "0"
     empty = ask(make_desk(A), **fields)
@@ -184,7 +185,7 @@ def test_off_is_an_empty_plan_and_looks_at_no_index(fields: dict[str, Any]) -> N
 @pytest.mark.parametrize("dial", [None, 2, "max"])
 def test_a_named_profile_without_values_is_unsteered(dial: object) -> None:
     desk = make_desk(A)
-    desk.set_values(A, {0: 1.0})
+    desk.apply(transitions.set_values(A, {0: 1.0}))
     resolved = ask(desk, Named(strengths={}), profile="calm", dial=dial)
     assert plan(resolved).is_empty and resolved.echo is None
     assert plan(resolved).report.text() == "none"
@@ -244,8 +245,8 @@ def test_a_profile_that_cannot_run_is_refused(
 
 def test_a_dial_over_the_one_circuit_leaves_the_rest_as_live() -> None:
     desk = make_desk(A, B)
-    desk.set_values(A, {0: 1.0})
-    desk.serve_circuit(serving_circuit("circ_1", {A: {1: 3.0}, B: {1: 4.0}}, declared=(0.5, 1.25)))
+    desk.apply(transitions.set_values(A, {0: 1.0}))
+    desk.apply(transitions.serve_circuit(serving_circuit("circ_1", {A: {1: 3.0}, B: {1: 4.0}}, declared=(0.5, 1.25))))
     resolved = ask(desk, dial=2)
     assert added(resolved) == {2: [1.0, 3.75, 0.0, 0.0], 5: [0.0, 5.0, 0.0, 0.0]}
     assert item(resolved).startswith('circuit;id="circ_1";intensity="1.25", manual;sae="a";layer=2;')
@@ -258,7 +259,7 @@ def test_a_dial_over_the_one_circuit_leaves_the_rest_as_live() -> None:
 
 def test_a_dial_that_changes_nothing_is_not_echoed() -> None:
     desk = make_desk(A)
-    desk.serve_circuit(serving_circuit("circ_1", {A: {1: 3.0}}))
+    desk.apply(transitions.serve_circuit(serving_circuit("circ_1", {A: {1: 3.0}})))
     resolved = ask(desk, dial=1)
     assert (resolved.echo, rung(resolved)) == (None, 2)
     assert plan(resolved).digest == desk.live_plan.digest
@@ -266,15 +267,15 @@ def test_a_dial_that_changes_nothing_is_not_echoed() -> None:
 
 def test_a_circuit_is_dialled_from_what_its_author_wrote() -> None:
     desk = make_desk(A)
-    desk.serve_circuit(serving_circuit("circ_1", {A: {1: 150.0}}, intensity=2.0))
+    desk.apply(transitions.serve_circuit(serving_circuit("circ_1", {A: {1: 150.0}}, intensity=2.0)))
     assert added(ask(desk, dial=1)) == {2: [0.0, 150.0, 0.0, 0.0]}
 
 
 @pytest.mark.parametrize("dial", [1.5, "max"])
 def test_two_circuits_silence_the_dial(dial: object) -> None:
     desk = make_desk(A, B)
-    desk.serve_circuit(serving_circuit("circ_1", {A: {1: 3.0}}))
-    desk.serve_circuit(serving_circuit("circ_2", {B: {1: 3.0}}))
+    desk.apply(transitions.serve_circuit(serving_circuit("circ_1", {A: {1: 3.0}})))
+    desk.apply(transitions.serve_circuit(serving_circuit("circ_2", {B: {1: 3.0}})))
     resolved = ask(desk, dial=dial)
     assert resolved.plan is None and resolved.echo is None
     assert plan(ask(desk, dial="off")).is_empty
@@ -282,14 +283,14 @@ def test_two_circuits_silence_the_dial(dial: object) -> None:
 
 def test_a_circuit_that_is_off_is_not_turned_up_by_a_request() -> None:
     desk = make_desk(A)
-    desk.serve_circuit(serving_circuit("circ_1", {A: {1: 3.0}}, intensity=0.0))
+    desk.apply(transitions.serve_circuit(serving_circuit("circ_1", {A: {1: 3.0}}, intensity=0.0)))
     assert ask(desk, dial=1.5).plan is None
 
 
 def test_a_dial_over_the_active_profile_says_so() -> None:
     desk = make_desk(A, B)
-    desk.set_values(B, {0: 1.0})
-    desk.activate_profile(serving_profile(A, {0: 150.0}, intensity=2.0))
+    desk.apply(transitions.set_values(B, {0: 1.0}))
+    desk.apply(transitions.activate_profile(serving_profile(A, {0: 150.0}, intensity=2.0)))
     assert values(desk, A) == {0: 200.0}
     resolved = ask(desk, dial=1)
     assert added(resolved) == {2: [150.0, 0.0, 0.0, 0.0], 5: [1.0, 0.0, 0.0, 0.0]}
@@ -299,22 +300,22 @@ def test_a_dial_over_the_active_profile_says_so() -> None:
 
 def test_a_dial_never_switches_on() -> None:
     desk = make_desk(A)
-    desk.activate_profile(serving_profile(A, {0: 1.0}))
-    desk.set_enabled(A, False)
+    desk.apply(transitions.activate_profile(serving_profile(A, {0: 1.0})))
+    desk.apply(transitions.set_enabled(A, False))
     assert ask(desk, dial=2).plan is None
-    desk.activate_profile(serving_profile(A, {0: 1.0}, intensity=0.0))
+    desk.apply(transitions.activate_profile(serving_profile(A, {0: 1.0}, intensity=0.0)))
     assert ask(desk, dial=2).plan is None
     live = make_desk(A)
-    live.set_values(A, {0: 1.0})
-    live.set_enabled(A, False)
+    live.apply(transitions.set_values(A, {0: 1.0}))
+    live.apply(transitions.set_enabled(A, False))
     assert ask(live, dial=2).plan is None
     assert ask(make_desk(A), dial=2).plan is None
 
 
 def test_a_dial_over_live_values_scales_them_all() -> None:
     desk = make_desk(A, B)
-    desk.set_values(A, {0: 150.0})
-    desk.set_values(B, {1: -2.0})
+    desk.apply(transitions.set_values(A, {0: 150.0}))
+    desk.apply(transitions.set_values(B, {1: -2.0}))
     resolved = ask(desk, dial=2)
     assert added(resolved) == {2: [200.0, 0.0, 0.0, 0.0], 5: [0.0, -4.0, 0.0, 0.0]}
     assert item(resolved).startswith("manual;")

@@ -23,6 +23,7 @@ from engine.generation.request import Delta, GenerationRequest, RequestFinished,
 from engine.library.errors import SaeNotFound
 from engine.monitor.activation_spec import ActivationSpec, PositionChoice
 from engine.sampling import Sampling
+from engine.steering import transitions
 from engine.steering.inline import InlineSteering
 from engine.steering.live import ServingProfile
 from engine.steering.request import FOLLOW_LIVE, SteeringRequest
@@ -163,7 +164,7 @@ def test_who_steered_through_it_is_told(engine: Engine, tmp_path: Path) -> None:
     attachments = attachments_on(engine, lambda sae_id: told.append((sae_id, bool(engine.desk.state.attachments))))
     sea = mirror(engine.saes, tmp_path)
     attachments.attach(sea)
-    engine.desk.activate_profile(ServingProfile("prof_1", "calm", False, (sea, 1), {4: 2.0}, 1.0))
+    engine.desk.apply(transitions.activate_profile(ServingProfile("prof_1", "calm", False, (sea, 1), {4: 2.0}, 1.0)))
     attachments.detach(sea)
     assert told == [("mirror", False)]
     assert engine.desk.state.profile is not None and engine.desk.state.profile.place is None

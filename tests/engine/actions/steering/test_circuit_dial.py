@@ -9,6 +9,7 @@ import pytest
 from engine.errors import LibraryUnusable
 from engine.events import Event, SteeringUpdated
 from engine.library.database import Library
+from engine.steering import transitions
 from engine.steering.errors import AmbiguousActiveCircuit, NoActiveCircuit, SteeringInvalid, UnvalidatedCircuit
 from engine.wire import wire
 from tests.engine.actions.steering.stage import ELEVEN, SIX, Stage, circuit, make_stage, member, one_layer, raw, refused
@@ -122,7 +123,7 @@ def test_stored_without_being_applied(stage: Stage) -> None:
 
 def test_what_cannot_be_applied_is_a_warning_and_no_change(stage: Stage) -> None:
     circuit_id = activated(stage)
-    stage.desk.detach("sae_b")
+    stage.desk.apply(transitions.detach("sae_b"))
     now = stage.desk.now
     done = stage.circuits.set_intensity(1)
     assert (done.reapplied, done.superseded) == (False, False)
@@ -134,7 +135,7 @@ def test_what_cannot_be_applied_is_a_warning_and_no_change(stage: Stage) -> None
 
 def test_a_collision_with_a_hand_set_value_is_a_warning(stage: Stage) -> None:
     activated(stage, intensity=0)
-    stage.desk.set_values(SIX, {1: 1.0})
+    stage.desk.apply(transitions.set_values(SIX, {1: 1.0}))
     now = stage.desk.now
     done = stage.circuits.set_intensity(1)
     assert done.reapplied is False
@@ -147,7 +148,7 @@ def test_a_later_change_supersedes_it(stage: Stage) -> None:
 
     def operator(event: Event) -> None:
         if stage.desk.state.entry(SIX).enabled:
-            stage.desk.set_enabled(SIX, False)
+            stage.desk.apply(transitions.set_enabled(SIX, False))
 
     with_operator = stage.events.subscribe(operator, SteeringUpdated)
     done = stage.circuits.set_intensity(1)

@@ -12,6 +12,7 @@ from engine.documents.errors import DocumentInvalid, DocumentTooLarge, UnknownKi
 from engine.errors import InvalidParameter, MillmError
 from engine.library.database import Library
 from engine.library.errors import CircuitAlreadyExists, CircuitNotFound
+from engine.steering import transitions
 from engine.steering.errors import SteeringInvalid
 from engine.wire import wire
 from tests.engine.actions.steering.stage import ELEVEN, SIX, Stage, circuit, cluster, make_stage, one_layer, raw
@@ -174,11 +175,11 @@ def test_active_circuits_say_whether_they_steer(stage: Stage) -> None:
     assert [wire(each)["is_active"] for each in stage.circuits.active()] == [True, True]
     single = stage.circuits.active_single()
     assert single is not None and single.record.id == min(first, second)
-    stage.desk.set_enabled(SIX, False)
+    stage.desk.apply(transitions.set_enabled(SIX, False))
     assert stage.circuits.get(first).steering is False
-    stage.desk.set_enabled(SIX, True)
+    stage.desk.apply(transitions.set_enabled(SIX, True))
     assert stage.circuits.get(first).steering is True
-    stage.desk.detach("sae_a")
+    stage.desk.apply(transitions.detach("sae_a"))
     assert wire(stage.circuits.get(first))["steering"] is False
 
 
@@ -197,7 +198,7 @@ def test_a_circuit_that_is_not_there(stage: Stage) -> None:
 
 def test_deactivating_takes_out_what_it_added(stage: Stage) -> None:
     circuit_id = imported(stage)
-    stage.desk.set_values(SIX, {9: 1.0})
+    stage.desk.apply(transitions.set_values(SIX, {9: 1.0}))
     stage.circuits.activate(circuit_id)
     version = stage.desk.state.version
     stage.names()
@@ -218,8 +219,8 @@ def test_cleared_steering_says_what_happened(stage: Stage) -> None:
     stage.circuits.activate(circuit_id, intensity=0)
     assert stage.circuits.deactivate(circuit_id).cleared_steering is False
     stage.circuits.activate(circuit_id)
-    stage.desk.detach("sae_a")
-    stage.desk.detach("sae_b")
+    stage.desk.apply(transitions.detach("sae_a"))
+    stage.desk.apply(transitions.detach("sae_b"))
     assert stage.circuits.deactivate(circuit_id).cleared_steering is False
     stage.agrees()
 
@@ -264,7 +265,7 @@ def test_a_damaged_document_is_an_error_and_never_silence(stage: Stage, caplog: 
 
 def test_release_all_makes_nothing_active(stage: Stage) -> None:
     stage.circuits.activate(imported(stage))
-    stage.desk.close()
+    stage.desk.apply(transitions.close())
     assert stage.circuits.release_all() == ()
     assert stage.circuits.active() == () and stage.library.claims.live() == []
     stage.agrees()

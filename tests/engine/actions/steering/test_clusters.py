@@ -11,6 +11,7 @@ from engine.config import EngineSettings
 from engine.documents.errors import ClusterNotFound, DocumentInvalid, DocumentTooLarge, UnknownKind
 from engine.errors import InvalidParameter, MillmError, SaeNotAttached
 from engine.library.database import Library
+from engine.steering import transitions
 from engine.steering.errors import NoActiveCluster, SteeringInvalid
 from engine.steering.request import SteeringRequest
 from engine.steering.resolve import resolve
@@ -234,7 +235,7 @@ def test_an_unbound_cluster_is_bound_by_its_activation_alone(bare: Stage) -> Non
         bare.clusters.activate(cluster_id)
     record = bare.clusters.get(cluster_id).record
     assert (record.bound, record.sae_id) == (False, "gone")
-    bare.desk.attach([attachment("sae_a", 6)])
+    bare.desk.apply(transitions.attach([attachment("sae_a", 6)]))
     assert wire(bare.clusters.activate(cluster_id)) == {
         "profile_id": cluster_id,
         "applied_steering": True,
@@ -418,21 +419,21 @@ def test_a_dial_that_is_not_applied_changes_the_row_alone(stage: Stage) -> None:
 
 def test_a_dial_that_cannot_be_applied_stays_where_it_was(stage: Stage) -> None:
     cluster_id = imported(stage, activate=True)
-    stage.desk.detach("sae_a")
+    stage.desk.apply(transitions.detach("sae_a"))
     before = stage.everything()
     with pytest.raises(SaeNotAttached):
         stage.clusters.set_intensity(cluster_id, 1)
     assert stage.everything() == before
     assert stage.clusters.get(cluster_id).record.intensity == 0.5
-    stage.desk.attach([attachment("sae_a", 6)])
+    stage.desk.apply(transitions.attach([attachment("sae_a", 6)]))
     assert stage.clusters.set_intensity(cluster_id, 1).reapplied is True
     assert values(stage.desk, SIX) == {1: 4.0, 2: -6.0, 3: -2.0}
 
 
 def test_a_dial_on_a_feature_that_a_circuit_steers_meanwhile_stays_where_it_was(stage: Stage) -> None:
     cluster_id = imported(stage, activate=True)
-    stage.desk.detach("sae_a")
-    stage.desk.attach([attachment("sae_a", 6)])
+    stage.desk.apply(transitions.detach("sae_a"))
+    stage.desk.apply(transitions.attach([attachment("sae_a", 6)]))
     stage.circuits.activate(stage.circuits.import_document(raw(one_layer("c", 6, 1))).id)
     before = stage.everything()
     with pytest.raises(SteeringInvalid) as caught:

@@ -11,6 +11,7 @@ from engine.actions.lock import SteeringLock
 from engine.actions.steering.circuits import CircuitActions
 from engine.config import EngineSettings
 from engine.library.database import Library
+from engine.steering import transitions
 from engine.steering.errors import CircuitLayerContention
 from engine.wire import wire
 from tests.engine.actions.steering.stage import ELEVEN, SIX, Stage, circuit, make_stage, member, one_layer, raw
@@ -141,10 +142,10 @@ def test_releasing_claims_stops_nothing(sharing: Stage) -> None:
 
 
 def test_an_activation_that_loses_keeps_its_old_claims(stage: Stage) -> None:
-    stage.desk.detach("sae_a")
+    stage.desk.apply(transitions.detach("sae_a"))
     mine = imported(stage, wide("mine", 1, 1))
     stage.circuits.activate(mine)
-    stage.desk.attach([attachment("sae_a", 6)])
+    stage.desk.apply(transitions.attach([attachment("sae_a", 6)]))
     theirs = imported(stage, one_layer("theirs", 6, 2))
     stage.circuits.activate(theirs)
     before = stage.everything()
@@ -209,7 +210,7 @@ def test_everybody_at_once_ends_in_a_state_that_agrees(stage: Stage) -> None:
                 elif number < 5:
                     stage.profiles.activate(profiles[number - 3])
                 else:
-                    stage.desk.set_values(SIX, {20: float(round_)})
+                    stage.desk.apply(transitions.set_values(SIX, {20: float(round_)}))
             except CircuitLayerContention:
                 continue
 
@@ -225,7 +226,7 @@ def test_a_model_that_leaves_during_an_activation_leaves_nothing_behind(stage: S
 
     def close() -> None:
         inside.wait(30)
-        stage.desk.close()
+        stage.desk.apply(transitions.close())
 
     thread = threading.Thread(target=close)
     thread.start()

@@ -12,6 +12,7 @@ from engine.actions.steering.clusters import ClusterActions
 from engine.actions.steering.profiles import ProfileActions
 from engine.errors import MillmError
 from engine.library.database import Library
+from engine.steering import transitions
 from engine.steering.request import SteeringRequest
 from tests.engine.actions.steering.stage import circuit, cluster, member, raw
 from tests.engine.generation.driving import Answer, Driver
@@ -117,7 +118,7 @@ def test_a_refused_activation_is_not_felt_by_an_answer_under_way(model: Managed)
 def test_everything_active_leaves_with_the_model(model: Managed) -> None:
     model.circuits.activate(circuit_of(model))
     model.profiles.activate(model.profiles.create("empty").record.id, apply_steering=False)
-    model.desk.close()
+    model.desk.apply(transitions.close())
     assert model.profiles.release_all() == () and model.circuits.release_all() == ()
     assert model.profiles.active() is None and model.circuits.active() == () and model.circuits.claims() == ()
     assert model.desk.live_plan.is_empty

@@ -11,6 +11,7 @@ from engine.errors import InvalidParameter, LibraryUnusable, MillmError, SaeNotA
 from engine.library.database import Library
 from engine.library.errors import ProfileAlreadyExists, ProfileNotFound
 from engine.library.records import ProfileKind
+from engine.steering import transitions
 from engine.steering.errors import SteeringInvalid
 from engine.wire import wire
 from tests.engine.actions.steering.stage import (
@@ -116,8 +117,8 @@ def test_a_profile_that_is_not_there(stage: Stage) -> None:
 
 
 def test_save_current_takes_values_sae_and_layer(stage: Stage) -> None:
-    stage.desk.set_values(ELEVEN, {5: -2.0, 1: 3.0})
-    stage.desk.set_enabled(ELEVEN, False)
+    stage.desk.apply(transitions.set_values(ELEVEN, {5: -2.0, 1: 3.0}))
+    stage.desk.apply(transitions.set_enabled(ELEVEN, False))
     saved = stage.profiles.save_current("now", "As it is.").record
     assert (saved.sae_id, saved.layer, saved.model_id, saved.description) == ("sae_b", 11, "tiny", "As it is.")
     assert dict(saved.steering) == {1: 3.0, 5: -2.0}
@@ -132,7 +133,7 @@ def test_save_current_without_values_is_of_the_first_sae(stage: Stage) -> None:
 def test_save_current_of_several_saes_must_name_one(library: Library) -> None:
     stage = make_stage(library, SIX, ELEVEN, ("sae_a", 11))
     for place in (SIX, ELEVEN, ("sae_a", 11)):
-        stage.desk.set_values(place, {1: 1.0})
+        stage.desk.apply(transitions.set_values(place, {1: 1.0}))
     with pytest.raises(InvalidParameter) as caught:
         stage.profiles.save_current("now")
     assert caught.value.message == (
@@ -157,8 +158,8 @@ def test_save_current_needs_an_sae(library: Library) -> None:
 
 
 def test_activation_replaces_the_set_of_its_sae(stage: Stage) -> None:
-    stage.desk.set_values(SIX, {9: 1.0})
-    stage.desk.set_values(ELEVEN, {9: 1.0})
+    stage.desk.apply(transitions.set_values(SIX, {9: 1.0}))
+    stage.desk.apply(transitions.set_values(ELEVEN, {9: 1.0}))
     version = stage.desk.state.version
     profile = create(stage, steering={0: 2.0, 5: 150.0, 6: 0.0}, sae_id="sae_b", layer=11)
     stage.names()
@@ -234,7 +235,7 @@ def test_a_refused_activation_leaves_everything_as_it_was(stage: Stage, case: st
     stage.circuits.activate(stage.circuits.import_document(raw(one_layer("first", 11, 9))).id)
     stage.profiles.activate(create(stage, "before", {3: 1.0}, sae_id="sae_a", layer=6))
     stage.circuits.activate(stage.circuits.import_document(raw(one_layer("second", 11, 9))).id)
-    stage.desk.set_values(ELEVEN, {1: 1.0})
+    stage.desk.apply(transitions.set_values(ELEVEN, {1: 1.0}))
     profile = create(stage, **{"steering": {0: 1.0}, **fields})
     before = stage.everything()
     stage.names()
@@ -269,8 +270,8 @@ def test_values_need_an_sae_and_an_empty_profile_does_not(library: Library) -> N
 
 
 def test_an_empty_profile_clears_its_sae(stage: Stage) -> None:
-    stage.desk.set_values(SIX, {1: 1.0})
-    stage.desk.set_values(ELEVEN, {1: 1.0})
+    stage.desk.apply(transitions.set_values(SIX, {1: 1.0}))
+    stage.desk.apply(transitions.set_values(ELEVEN, {1: 1.0}))
     done = stage.profiles.activate(create(stage, "empty", {}, sae_id="sae_a", layer=6))
     assert (done.applied_steering, done.feature_count) == (False, 0)
     assert (values(stage.desk, SIX), values(stage.desk, ELEVEN)) == ({}, {1: 1.0})
@@ -354,7 +355,7 @@ def test_a_library_that_cannot_be_written_leaves_the_steering_as_it_was(stage: S
 
 def test_deactivating_clears_what_it_steered(stage: Stage) -> None:
     profile = create(stage, sae_id="sae_a")
-    stage.desk.set_values(ELEVEN, {1: 1.0})
+    stage.desk.apply(transitions.set_values(ELEVEN, {1: 1.0}))
     stage.profiles.activate(profile)
     stage.names()
     assert wire(stage.profiles.deactivate(profile)) == {
@@ -412,7 +413,7 @@ def test_deleting_another_profile_clears_nothing(stage: Stage) -> None:
 
 def test_release_all_makes_nothing_active(stage: Stage) -> None:
     stage.profiles.activate(create(stage, sae_id="sae_a"))
-    stage.desk.close()
+    stage.desk.apply(transitions.close())
     assert stage.profiles.release_all() == ()
     assert stage.profiles.active() is None
     stage.agrees()

@@ -8,6 +8,7 @@ import pytest
 
 from engine.errors import LibraryUnusable, MillmError
 from engine.library.database import Library
+from engine.steering import transitions
 from engine.steering.errors import SaeSetIncomplete, SteeringInvalid, UnvalidatedCircuit
 from engine.wire import wire
 from tests.engine.actions.steering.stage import (
@@ -174,8 +175,8 @@ def test_a_substitute_serves_and_is_said(library: Library) -> None:
     done = stage.circuits.activate(circuit_id)
     assert done.warnings == ("Layer 11: substituted: made with 'sae_b', runs on 'other' at layer 11.",)
     assert done.record.per_sae_warnings[1]["verdict"] == "warn"
-    stage.desk.detach("other")
-    stage.desk.attach([attachment("sae_b", 11)])
+    stage.desk.apply(transitions.detach("other"))
+    stage.desk.apply(transitions.attach([attachment("sae_b", 11)]))
     assert stage.circuits.activate(circuit_id).record.per_sae_warnings[1]["verdict"] == "bind"
     assert deltas(stage.desk) == {6: [0.0, 4.0, 0.0, 0.0], 11: [0.0, 0.0, 2.0, -1.0]}
 
@@ -184,7 +185,7 @@ def test_verdicts_are_refreshed_by_an_activation(library: Library) -> None:
     stage = make_stage(library)
     circuit_id = imported(stage)
     assert stage.circuits.get(circuit_id).record.serveable is False
-    stage.desk.attach([attachment("sae_a", 6), attachment("sae_b", 11)])
+    stage.desk.apply(transitions.attach([attachment("sae_a", 6), attachment("sae_b", 11)]))
     stage.circuits.activate(circuit_id)
     record = stage.circuits.get(circuit_id).record
     assert (record.serveable, [each["verdict"] for each in record.per_sae_warnings]) == (True, ["bind", "bind"])
@@ -211,7 +212,7 @@ def test_the_gates_in_their_order(stage: Stage) -> None:
     """Each refusal is reached by mending the one before it."""
     holder = imported(stage, one_layer("holder", 11, 9))
     stage.circuits.activate(holder)
-    stage.desk.set_values(SIX, {1: 1.0})
+    stage.desk.apply(transitions.set_values(SIX, {1: 1.0}))
     document = circuit(rung=0, budget=None)
     document["members"][0]["feature"]["feature_idx"] = 48
     circuit_id = imported(stage, document)
@@ -238,7 +239,7 @@ def test_the_gates_in_their_order(stage: Stage) -> None:
     assert code() == "validation_error"
     options["intensity"] = 1.0
     assert code() == "validation_error"  # a hand-set value on its feature
-    stage.desk.clear(SIX)
+    stage.desk.apply(transitions.clear(SIX))
     assert stage.circuits.activate(circuit_id, **options).steering is True
     stage.agrees()
 
@@ -304,15 +305,15 @@ def test_a_cluster_on_another_layer_stays(stage: Stage) -> None:
 
 
 def test_hand_set_values_stay_and_are_said(stage: Stage) -> None:
-    stage.desk.set_values(SIX, {9: 1.0})
-    stage.desk.set_values(ELEVEN, {2: 1.0})
+    stage.desk.apply(transitions.set_values(SIX, {9: 1.0}))
+    stage.desk.apply(transitions.set_values(ELEVEN, {2: 1.0}))
     before = stage.everything()
     circuit_id = imported(stage)
     with pytest.raises(SteeringInvalid) as caught:
         stage.circuits.activate(circuit_id)
     assert caught.value.details == {"feature_idx": 2, "owners": ["hand-set values", f"circuit {circuit_id}"]}
     assert stage.desk.now is before[0] and stage.library.claims.live() == []
-    stage.desk.clear(ELEVEN)
+    stage.desk.apply(transitions.clear(ELEVEN))
     assert stage.circuits.activate(circuit_id).warnings == (
         "Hand-set values on 'sae_a' at layer 6 steer beside the circuit.",
     )

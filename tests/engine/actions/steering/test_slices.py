@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from engine.library.database import Library
+from engine.steering import transitions
 from engine.steering.errors import CircuitLayerContention, SaeSetIncomplete
 from engine.wire import wire
 from tests.engine.actions.steering.stage import (
@@ -144,7 +145,7 @@ def test_a_long_name_still_slices(stage: Stage) -> None:
 
 
 def test_one_slice_serves_at_a_time(stage: Stage) -> None:
-    stage.desk.attach([attachment("sae_c", 12)])
+    stage.desk.apply(transitions.attach([attachment("sae_c", 12)]))
     stage.circuits.activate(imported(stage))
     second = circuit("second", saes=[{"layer": 9}, {"layer": 12}], edges=[])
     second["members"][0]["layer"], second["members"][1]["layer"] = 9, 12
@@ -161,10 +162,10 @@ def test_one_slice_serves_at_a_time(stage: Stage) -> None:
 
 
 def test_a_slice_leaves_full_circuits_serving_and_replaces_the_active_profile(stage: Stage) -> None:
-    stage.desk.attach([attachment("sae_c", 12)])
+    stage.desk.apply(transitions.attach([attachment("sae_c", 12)]))
     full = imported(stage, one_layer("full", 12, 1))
     stage.circuits.activate(full)
-    stage.desk.set_values(ELEVEN, {0: 1.0})
+    stage.desk.apply(transitions.set_values(ELEVEN, {0: 1.0}))
     calm = stage.profiles.create("calm", steering={0: 1.0}, sae_id="sae_b").record.id
     stage.profiles.activate(calm)
     stage.circuits.activate(full)
@@ -179,13 +180,13 @@ def test_a_slice_leaves_full_circuits_serving_and_replaces_the_active_profile(st
 def test_once_every_layer_has_its_sae_the_circuit_is_served_in_full(stage: Stage) -> None:
     circuit_id = imported(stage)
     slice_id = stage.circuits.activate(circuit_id).slice_profile_id
-    stage.desk.attach([attachment("sae_a", 6)])
+    stage.desk.apply(transitions.attach([attachment("sae_a", 6)]))
     done = stage.circuits.activate(circuit_id)
     assert (done.record.serving_mode, done.slice_layer) == ("full", None)
     assert deltas(stage.desk) == {6: [0.0, 4.0, 0.0, 0.0], 11: [0.0, 0.0, 2.0, -1.0]}
     assert stage.profiles.active() is None
     stage.agrees()
-    stage.desk.detach("sae_a")
+    stage.desk.apply(transitions.detach("sae_a"))
     back = stage.circuits.activate(circuit_id)
     assert (back.record.serving_mode, back.slice_profile_id) == ("slice_fallback", slice_id)
     assert deltas(stage.desk) == {11: [0.0, 0.0, 2.0, -1.0]}
@@ -195,9 +196,9 @@ def test_once_every_layer_has_its_sae_the_circuit_is_served_in_full(stage: Stage
 def test_a_slice_moves_with_the_sae_that_is_there(stage: Stage) -> None:
     circuit_id = imported(stage)
     first = stage.circuits.activate(circuit_id).slice_profile_id
-    stage.desk.detach("sae_b")
+    stage.desk.apply(transitions.detach("sae_b"))
     assert stage.circuits.get(circuit_id).steering is False
-    stage.desk.attach([attachment("sae_a", 6)])
+    stage.desk.apply(transitions.attach([attachment("sae_a", 6)]))
     moved = stage.circuits.activate(circuit_id)
     assert (moved.slice_layer, moved.applied_per_layer) == (6, {6: {1: 4.0}})
     assert moved.slice_profile_id != first
