@@ -67,10 +67,12 @@ def test_with_nothing_added_both_sides_draw_the_same_words(qtbot: QtBot, stage: 
     chat = comparing(stage, qtbot, tokens=24)
     chat.settings.temperature.setValue(1.5)
     texts = []
-    for _ in range(2):
+    while len(texts) < 2:
         chat.new_chat()
         plain, steered = written(chat, qtbot)
-        assert plain.content == steered.content != ""
+        assert plain.content == steered.content
+        if not plain.content:
+            continue  # at this temperature the first token may be the last
         # One batch, not passes of their own as a seeded request has.
         assert plain.details["backend"] == steered.details["backend"] == "cbm"
         assert plain.details["noise_seed"] == steered.details["noise_seed"]

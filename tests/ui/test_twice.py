@@ -107,14 +107,14 @@ def test_attaching_from_two_pages_is_one(stage: Stage, qtbot: QtBot) -> None:
     saes, steering = window.page(SAES), window.page(STEERING)
     settled(stage, qtbot)
     for _ in range(2):
-        engine.attachments.attach("made-sae", None)  # type: ignore[attr-defined]
+        saes.attach("made-sae", None)  # type: ignore[attr-defined]
         steering.attach("made-sae", None)  # type: ignore[attr-defined]
     settled(stage, qtbot)
     assert len(attached) == 1
     assert "already" not in words(stage, SAES)
     assert steering.shelf.notice.words() == ""  # type: ignore[attr-defined]
     for _ in range(2):
-        engine.attachments.detach("made-sae")  # type: ignore[attr-defined]
+        saes.detach("made-sae")  # type: ignore[attr-defined]
         steering.detach("made-sae")  # type: ignore[attr-defined]
     settled(stage, qtbot)
     assert engine.desk.state.attachments == ()
