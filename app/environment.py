@@ -9,6 +9,7 @@ import contextlib
 import os
 import sys
 from collections.abc import MutableMapping
+from urllib.parse import urlsplit
 
 if sys.platform != "win32":
     import resource
@@ -24,6 +25,9 @@ QUIET_LIBRARIES = {
     "TRANSFORMERS_NO_ADVISORY_WARNINGS": "1",
 }
 
+HUB_ADDRESS = "HF_ENDPOINT"
+"""Read by the hub's library as it is imported."""
+
 OPEN_FILES = 8192
 """Files and sockets the process may have open: macOS starts programs with 256, most Linux systems with 1,024. More is
 refused by macOS, and nothing here needs it."""
@@ -34,6 +38,11 @@ def prepare(environ: MutableMapping[str, str] | None = None) -> None:
     target = os.environ if environ is None else environ
     for name, value in {**THREAD_RULES, **QUIET_LIBRARIES}.items():
         target.setdefault(name, value)
+    try:
+        urlsplit(target.get(HUB_ADDRESS, ""))
+    except ValueError:
+        # The hub's library cannot even be imported then, nor transformers, and no model would load any more.
+        target[HUB_ADDRESS] = f"no-address:{target[HUB_ADDRESS]}"
 
 
 def allow_open_files(wanted: int = OPEN_FILES) -> int | None:

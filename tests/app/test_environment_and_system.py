@@ -27,6 +27,17 @@ def test_the_entry_point_sets_them_before_anything_heavy() -> None:
     assert ended.stdout == "PASSIVE []\n"
 
 
+def test_an_address_of_the_hub_that_is_none_keeps_no_library_from_being_imported() -> None:
+    code = "import app.__main__, huggingface_hub.hf_api, os; print(os.environ['HF_ENDPOINT'])"
+    env = {**clean_environment(), "HF_ENDPOINT": "http://[::bad"}
+    ended = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=env, capture_output=True, text=True, check=True)
+    # Still no address, so that no hub is asked: least of all the public one instead of a person's own.
+    assert ended.stdout == "no-address:http://[::bad\n"
+    sound = {"HF_ENDPOINT": "https://hub.example/x"}
+    environment.prepare(sound)
+    assert sound["HF_ENDPOINT"] == "https://hub.example/x"
+
+
 def test_what_is_missing_is_named_with_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
     absent = {"libEGL.so.1", "libxcb-cursor.so.0"}
     monkeypatch.setattr(sys, "platform", "linux")

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
+from urllib.parse import urlsplit
 
 from engine.counting import so_many
 from engine.errors import (
@@ -23,6 +24,7 @@ from engine.errors import (
     InvalidParameter,
     MillmError,
     RepoNotFound,
+    described,
 )
 from engine.models.hub.breaker import CircuitBreaker
 
@@ -138,6 +140,19 @@ def endpoint() -> str:
     return (os.environ.get("HF_ENDPOINT", "").strip() or DEFAULT_ENDPOINT).rstrip("/")
 
 
+def _is_address(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        return (
+            parts.scheme in ("http", "https")
+            and bool(parts.hostname)
+            and not re.search(r"\s", text)
+            and parts.port != 0
+        )
+    except ValueError:
+        return False
+
+
 def is_offline() -> bool:
     """Whether the environment tells programs not to use the hub."""
     return any(
@@ -163,9 +178,11 @@ class HubClient:
         Raises :class:`RepoNotFound`, :class:`GatedRepo`, :class:`InvalidHfToken`, :class:`HubOffline` and
         :class:`HubUnavailable`.
         """
-        from huggingface_hub import HfApi
 
         def ask() -> Any:
+            # Not above: it reads the address as it is imported, and fails on one that is none.
+            from huggingface_hub import HfApi
+
             return HfApi(endpoint=endpoint()).model_info(
                 repo_id, revision=revision, files_metadata=True, timeout=TIMEOUT_S, token=token
             )
@@ -276,6 +293,11 @@ class HubClient:
             raise HubOffline(
                 "The Hugging Face hub is not asked: the setting HF_HUB_OFFLINE is on.",
                 remedy="Switch HF_HUB_OFFLINE off, or import files that are on this machine.",
+            )
+        if not _is_address(endpoint()):
+            raise HubUnavailable(
+                f"HF_ENDPOINT is {described(endpoint())}, which is no web address, so no hub is asked.",
+                remedy=f"Give it one like {DEFAULT_ENDPOINT}, or leave it out, and start the program again.",
             )
 
     def _resting(self) -> HubUnavailable:

@@ -80,3 +80,18 @@ def test_an_answer_that_is_no_repository(client: HubClient, hub: StandInHub, ans
 def test_paths_that_no_file_can_have(path: str) -> None:
     assert not is_plain_path(path)
     assert is_plain_path("a/" + "ü" * 127)
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["not a url", "ftp://x", "huggingface.co", "http://[::bad", "http://a b", "http://", "http://a:0", "http://a:x"],
+)
+def test_an_address_that_is_none_is_said_and_no_other_hub_is_asked(
+    client: HubClient, hub: StandInHub, monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", address)
+    for ask in (lambda: client.repository("a/b"), lambda: client.search("tiny", 3)):
+        with pytest.raises(HubUnavailable, match="HF_ENDPOINT") as caught:
+            ask()
+        assert caught.value.remedy
+    assert hub.asked == []
