@@ -30,12 +30,6 @@ class Action:
         return outcome
 
 
-def joined(flights: SingleFlight, key: str, waiting: int) -> bool:
-    """Whether so many callers wait for the run of that key."""
-    future = flights._under_way[key]
-    return len(future._condition._waiters) >= waiting  # type: ignore[attr-defined]
-
-
 def test_whoever_asks_while_it_runs_gets_the_same_result() -> None:
     flights, work = SingleFlight(), Action("one", "two")
     with ThreadPoolExecutor(4) as pool:
@@ -43,7 +37,7 @@ def test_whoever_asks_while_it_runs_gets_the_same_result() -> None:
         assert work.under_way.acquire(timeout=30)
         assert flights.running("a") and not flights.running("b")
         others = [pool.submit(flights.run, "a", work) for _ in range(3)]
-        wait_until(lambda: joined(flights, "a", 3), "callers that wait")
+        wait_until(lambda: flights.waiting("a") == 3, "callers that wait")
         work.go.release()
         assert [each.result(30) for each in (first, *others)] == ["one"] * 4
     assert work.begun == 1 and not flights.running("a")
@@ -58,7 +52,7 @@ def test_what_it_failed_with_is_shared_too() -> None:
         first = pool.submit(flights.run, "a", work)
         assert work.under_way.acquire(timeout=30)
         second = pool.submit(flights.run, "a", work)
-        wait_until(lambda: joined(flights, "a", 1), "callers that wait")
+        wait_until(lambda: flights.waiting("a") == 1, "callers that wait")
         work.go.release()
         for each in (first, second):
             with pytest.raises(OSError, match="no room"):
@@ -72,11 +66,51 @@ def test_one_persons_change_of_mind_is_not_the_others() -> None:
         first = pool.submit(flights.run, "a", work)
         assert work.under_way.acquire(timeout=30)
         others = [pool.submit(flights.run, "a", work, not_shared=(KeyboardInterrupt,)) for _ in range(2)]
-        wait_until(lambda: joined(flights, "a", 2), "callers that wait")
+        wait_until(lambda: flights.waiting("a") == 2, "callers that wait")
+        work.go.release()
+        assert work.under_way.acquire(timeout=30)
+        wait_until(lambda: flights.waiting("a") == 1, "the other one")
+        work.go.release()
+        assert [each.result(30) for each in others] == ["one", "one"]
+        with pytest.raises(KeyboardInterrupt):
+            first.result(30)
+    assert work.begun == 2
+
+
+def test_who_hears_late_of_the_change_of_mind_shares_the_run_that_followed_all_the_same() -> None:
+    flights, work = SingleFlight(), Action(KeyboardInterrupt(), "one", "never")
+    told, hear = threading.Event(), threading.Event()
+
+    def late() -> object:
+        outcome = flights._under_way["a"].outcome
+        result = outcome.result
+
+        def slowly(timeout: float | None = None) -> object:
+            if threading.current_thread() is not own:
+                return result(timeout)
+            told.set()
+            try:
+                return result(timeout)
+            finally:
+                assert hear.wait(30)
+
+        own = threading.current_thread()
+        outcome.result = slowly  # type: ignore[method-assign]
+        return flights.run("a", work, not_shared=(KeyboardInterrupt,))
+
+    with ThreadPoolExecutor(3) as pool:
+        first = pool.submit(flights.run, "a", work)
+        assert work.under_way.acquire(timeout=30)
+        last = pool.submit(late)
+        assert told.wait(30)
+        other = pool.submit(flights.run, "a", work, not_shared=(KeyboardInterrupt,))
+        wait_until(lambda: flights.waiting("a") == 2, "callers that wait")
         work.go.release()
         assert work.under_way.acquire(timeout=30)
         work.go.release()
-        assert [each.result(30) for each in others] == ["one", "one"]
+        assert other.result(30) == "one"
+        hear.set()
+        assert last.result(30) == "one"
         with pytest.raises(KeyboardInterrupt):
             first.result(30)
     assert work.begun == 2
