@@ -71,6 +71,15 @@ def test_stopping_before_it_runs(engine: Engine) -> None:
     assert thread.state == "stopped"
 
 
+def test_what_was_closed_does_not_start_again(engine: Engine) -> None:
+    thread = ServerThread(engine, ServerSettings(PORT=0))
+    thread.start()
+    thread.wait_ready(READY_S)
+    thread.close(5)
+    thread.start()
+    assert thread.state == "stopped" and thread.address is None
+
+
 def test_a_taken_port_is_named(engine: Engine) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
