@@ -96,4 +96,11 @@ class EngineSettings(BaseModel):
     STRUCTURED_OUTPUT_COMPILE_TIMEOUT: float = Field(
         30.0, gt=0, description="Seconds a request waits for its response_format to be compiled."
     )
+    DESCRIBE_TOOLS_MAX_TOKENS: int = Field(
+        1024,
+        ge=0,
+        le=1_000_000,
+        description="Most tokens spent on describing offered tools to a model whose chat template has none, and never "
+        "more than a quarter of its window.",
+    )
     EMBEDDINGS_MAX_INPUTS: int = Field(128, ge=1, le=2048, description="Most texts one embeddings request may hold.")

@@ -124,6 +124,8 @@ ERROR_TABLE: Mapping[str, ErrorSpec] = MappingProxyType(
         "non_finite_logits": _server(500),
         "invalid_scoring_request": ErrorSpec(400),
         "response_format_unsupported": ErrorSpec(400),
+        "tool_schema_unsupported": ErrorSpec(400),
+        "unsupported_tool": ErrorSpec(400),
         "constrained_output_invalid": _server(500),
         "embedding_vector_invalid": _server(500),
         # models

@@ -6,11 +6,13 @@ is complete when, and only when, the model ended it with an end token.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 from engine.generation.constraints.validation import DocumentCheck
+from engine.generation.request import Piece, text_of
 from engine.generation.response_format import ResponseFormat
+from engine.generation.text.parts import Kind
 
 if TYPE_CHECKING:
     import torch
@@ -35,32 +37,20 @@ class CompiledConstraint:
 
     def for_lane(self, vocab_size: int, device: torch.device | str) -> LaneConstraint:
         """A constraint at the start of a document, for logits of width ``vocab_size`` on ``device``."""
-        return LaneConstraint(
-            self._grammar.matcher(), self._check, self._grammar.eos_id, self._eos_ids, vocab_size, device
-        )
+        masks = MaskMaker(self._grammar.eos_id, self._eos_ids, vocab_size, device)
+        return LaneConstraint(self._grammar.matcher(), self._check, masks)
 
 
-class LaneConstraint:
-    """Where one lane's document stands. Engine thread only."""
+class MaskMaker:
+    """Masks for logits of one width on one device."""
 
-    def __init__(
-        self,
-        matcher: Matcher,
-        check: DocumentCheck,
-        eos_id: int,
-        eos_ids: frozenset[int],
-        vocab_size: int,
-        device: torch.device | str,
-    ) -> None:
-        self._matcher = matcher
-        self._check = check
+    def __init__(self, eos_id: int, eos_ids: frozenset[int], vocab_size: int, device: torch.device | str) -> None:
         self._eos_id = eos_id
         self._other_eos = [i for i in eos_ids if 0 <= i < vocab_size]
         self._vocab_size = vocab_size
         self._device = device
-        self._text: list[str] = []
 
-    def mask(self) -> Tensor:
+    def of(self, matcher: Matcher) -> Tensor:
         """``[vocab]`` bool, true for tokens that may follow; ids past the tokenizer's (padding of the head) may not.
 
         Unpacked with numpy: the kernels that constraint libraries ship for torch need a compiler at first use.
@@ -68,7 +58,7 @@ class LaneConstraint:
         import numpy as np
         import torch
 
-        bits = np.unpackbits(np.frombuffer(self._matcher.allowed(), dtype=np.uint8), bitorder="little")
+        bits = np.unpackbits(np.frombuffer(matcher.allowed(), dtype=np.uint8), bitorder="little")
         allowed = np.zeros(self._vocab_size, dtype=bool)
         width = min(self._vocab_size, bits.size)
         allowed[:width] = bits[:width]
@@ -77,13 +67,30 @@ class LaneConstraint:
             allowed[self._other_eos] = True
         return torch.from_numpy(allowed).to(self._device)
 
+
+class LaneConstraint:
+    """Where one lane's document stands. Engine thread only."""
+
+    holds = True
+    """Whether the next token is chosen under a mask."""
+
+    def __init__(self, matcher: Matcher, check: DocumentCheck, masks: MaskMaker) -> None:
+        self._matcher = matcher
+        self._check = check
+        self._masks = masks
+        self._text: list[str] = []
+
+    def mask(self) -> Tensor:
+        """As :meth:`MaskMaker.of`."""
+        return self._masks.of(self._matcher)
+
     def take(self, token_id: int) -> None:
         """The lane chose ``token_id``, which is no end token."""
         self._matcher.take(token_id)
 
-    def show(self, text: str) -> None:
-        """``text`` was added to the answer."""
-        self._text.append(text)
+    def show(self, pieces: Iterable[Piece]) -> None:
+        """``pieces`` were added to the answer."""
+        self._text.append(text_of(pieces, Kind.CONTENT))
 
     def complete(self) -> None:
         """The model ended the document. Raises :class:`ConstrainedOutputInvalid` when it is not what was asked for."""

@@ -27,6 +27,18 @@ class ResponseFormatUnsupported(MillmError):
     code = "response_format_unsupported"
 
 
+class ToolSchemaUnsupported(MillmError):
+    """A strict tool's schema cannot be enforced whole; ``details['keywords']`` lists keywords and their pointers."""
+
+    code = "tool_schema_unsupported"
+
+
+class UnsupportedTool(MillmError):
+    """A tool that a server would have to run, where nothing else can be called."""
+
+    code = "unsupported_tool"
+
+
 class ConstrainedOutputInvalid(MillmError):
     """A document the model completed under a constraint is not what was asked for."""
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from engine.counting import so_many
 from engine.errors import InsufficientMemory, MillmError
 from engine.generation.best_of import BestOf
-from engine.generation.constraint import CompiledConstraint
+from engine.generation.constraint import CompiledConstraint, LaneConstraint
 from engine.generation.prefill_job import numbered
 from engine.generation.prompts import PreparedPrompt
 from engine.generation.request import (
@@ -32,10 +32,9 @@ from engine.generation.request import (
     TextDelta,
     TokenInfo,
     Usage,
-    text_of,
 )
-from engine.generation.text.reasoning import Kind
 from engine.generation.text.stream import Emitted, text_of_choice
+from engine.generation.tools.guard import CallGuard, CompiledCalls
 from engine.models.backends.backend import KvNeed
 from engine.monitor.capture import Capture, CapturePlan
 from engine.steering.path import NO_PATH, SteeringPath, SteeringStep
@@ -65,6 +64,9 @@ class PreparedRequest:
         capture: Which activations are read along, where any are asked for.
         own_stops: Stop strings beside the request's: how a model without a chat template closes a turn.
         constraint: What the answer must look like, compiled.
+        calls: What its calls must look like, compiled, where it may have any.
+        shown_ids: Tokens that calls are made of and that otherwise show nothing.
+        unused_tools: Names of offered tools that the model is not shown.
         unread_variables: Template variables of the request that the model's template never reads.
         notes: What was changed to make the prompt work, in words.
     """
@@ -81,6 +83,9 @@ class PreparedRequest:
     notes: tuple[str, ...] = ()
     unread_variables: tuple[str, ...] = ()
     constraint: CompiledConstraint | None = None
+    calls: CompiledCalls | None = None
+    shown_ids: frozenset[int] = frozenset()
+    unused_tools: tuple[str, ...] = ()
 
     @property
     def model_name(self) -> str:
@@ -380,13 +385,17 @@ class Lane:
             choice_index=self.index if request.conversations > 1 else choice,
             device=prepared.loaded.backend.device,
         )
-        self.text = text_of_choice(prepared, prompt)
         self._ignore_eos = request.sampling.ignore_eos
-        self._constraint = (
-            None
-            if prepared.constraint is None
-            else prepared.constraint.for_lane(info.vocab_size, prepared.loaded.backend.device)
-        )
+        width, device = info.vocab_size, prepared.loaded.backend.device
+        self._constraint: LaneConstraint | CallGuard | None = None
+        self._guard: CallGuard | None = None
+        if prepared.calls is not None and request.tools is not None:
+            self._constraint = self._guard = prepared.calls.guard(request.tools, width, device)
+        elif prepared.constraint is not None:
+            self._constraint = prepared.constraint.for_lane(width, device)
+        self.text = text_of_choice(prepared, prompt, None if self._guard is None else self._guard.reader)
+        if self._guard is not None:
+            self._guard.follow(answering=self.text.answering)
         self.capture = None if prepared.capture is None else Capture(prepared.capture, request.request_id)
         self.store: KVStore | None = None
         self.fed = 0
@@ -403,7 +412,8 @@ class Lane:
     @property
     def plain_greedy(self) -> bool:
         """The next token is the plain argmax with nothing to report: one pass may choose for many rows."""
-        return self._logprobs is None and self._constraint is None and self.sampler.is_plain_greedy
+        free = self._constraint is None or not self._constraint.holds
+        return self._logprobs is None and free and self.sampler.is_plain_greedy
 
     @property
     def position(self) -> int:
@@ -467,20 +477,31 @@ class Lane:
             self._emit(self.text.finish())
             if self._constraint is not None:
                 self._constraint.complete()
-            return FinishReason.STOP
+            return self._ended
         if self._constraint is not None:
             self._constraint.take(token_id)
         last = self.count >= self.cap
         emitted = self.text.feed(info, last=last)
         self._emit(emitted)
         if emitted.stopped:
-            return FinishReason.STOP
+            return self._ended
+        if self._guard is not None:
+            if self._guard.done:
+                self._emit(self.text.finish())
+                return self._ended
+            self._guard.follow(answering=self.text.answering)
         self.next_token = token_id
         return FinishReason.LENGTH if last else None
 
+    @property
+    def _ended(self) -> FinishReason:
+        """Why an answer is over that ended by itself."""
+        called = self._guard is not None and self._guard.called
+        return FinishReason.TOOL_CALLS if called else FinishReason.STOP
+
     def _emit(self, emitted: Emitted) -> None:
         if self._constraint is not None:
-            self._constraint.show(text_of(emitted.pieces, Kind.CONTENT))
+            self._constraint.show(emitted.pieces)
         self.running.emit(self, emitted)
 
     def _token_info(self, picked: Picked) -> TokenInfo:

@@ -15,8 +15,24 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from engine.errors import InvalidParameter, NoChatTemplate
-from engine.generation.request import ChatInput, TextInput
+from engine.generation.request import ChatInput, Message, TextInput
 from engine.generation.text.reasoning import OPEN, Beginning, prompt_beginning
+from engine.generation.tools.probe import tool_form
+from engine.generation.tools.turns import (
+    NAME,
+    NOTE_DESCRIBED,
+    NOTE_SPLIT,
+    NOTE_UNREAD,
+    TOOL_CALL_ID,
+    TOOL_CALLS,
+    Turn,
+    description,
+    one_call_a_turn,
+    told_turns,
+    variables_for,
+    with_description,
+)
+from engine.generation.tools.values import Tool
 from engine.models.backends.lengths import ALWAYS_WHOLE, TextTooLong
 from engine.models.backends.templates.chat import REASONING, TemplateBroken, TemplateCostly, TemplateRaised
 
@@ -24,7 +40,6 @@ if TYPE_CHECKING:
     from engine.models.backends.backend import Tokenizer
 
 NOTE_NO_TEMPLATE = "The model has no chat template; generic turns were written instead."
-NOTE_TOOLS_DROPPED = "The generic turns have no place for tool messages; they were left out."
 NOTE_FOLDED = (
     "The chat template refused the conversation as it was sent; the system text was moved into the first user turn and "
     "neighbouring turns of one role were merged."
@@ -40,19 +55,21 @@ _ROLES = {"developer": "system", "function": "tool"}
 _PARAMETERS_THAT_ARE_VARIABLES = {"documents"}
 """Arguments of the renderer that only reach the template, so a request may set them."""
 
-Turns = list[dict[str, str]]
+Turns = list[Turn]
 
 
 @dataclass(frozen=True)
 class PreparedPrompt:
     """What the model reads: the text as rendered (a BOS the tokenizer adds itself is not in it), and all token ids.
 
-    ``beginning``: where in an answer the model's text begins; raw text has no reasoning.
+    ``beginning``: where in an answer the model's text begins; raw text has no reasoning. ``continued``: what of the
+    answer stands in it already.
     """
 
     text: str
     token_ids: tuple[int, ...]
     beginning: Beginning = Beginning.NEVER
+    continued: str = ""
 
 
 class PromptTooLong(TextTooLong):
@@ -64,11 +81,12 @@ class PromptTooLong(TextTooLong):
 
 
 def prepare_chat(
-    tokenizer: Tokenizer, chat: ChatInput, most: int | None = None
+    tokenizer: Tokenizer, chat: ChatInput, most: int | None = None, tools: Sequence[Tool] = ()
 ) -> tuple[PreparedPrompt, tuple[str, ...], bool]:
     """Render and tokenize a conversation.
 
-    ``most``: tokens the model can read; with them what is far longer is refused before it is made tokens of.
+    ``most``: tokens the model can read; with them what is far longer is refused before it is made tokens of. ``tools``
+    are shown to the model by its template, or described in the system text.
 
     Returns:
         The prompt; notes on what was changed to make it work; whether the last message, an assistant's, is continued
@@ -84,11 +102,13 @@ def prepare_chat(
     turns = _turns(chat)
     if most is not None:
         _check_turns(tokenizer, turns, most)
-    continued = turns[-1]["role"] == "assistant"
+    continued = turns[-1]["role"] == "assistant" and not turns[-1].get(TOOL_CALLS)
     # Cut in its reasoning: no template can leave that open, so it is put behind what the template opens a turn with.
     thought = turns.pop()[REASONING] if continued and not turns[-1]["content"].strip() else ""
     if not turns:
         raise _nothing_to_answer()
+    begun = turns[-1]["content"] if continued and not thought else ""
+    turns, told, more = _with_tools(tokenizer, turns, tools)
     variables = chat.template_kwargs if tokenizer.takes_variables else {}
     _check_unicode(json.dumps(variables, ensure_ascii=False, default=str), "chat_template_kwargs")
     if not tokenizer.has_chat_template:
@@ -101,12 +121,13 @@ def prepare_chat(
         text, notes = _generic(turns, continued and not thought)
     else:
         _check_variables(variables)
-        text, notes = _rendered(tokenizer, turns, continued and not thought, variables)
+        text, notes = _rendered(tokenizer, turns, continued and not thought, {**variables, **told})
         if tokenizer.template_note is not None:
             notes.append(tokenizer.template_note)
         unread = unread_variables(tokenizer, variables)
         if unread:
             notes.append(f"The chat template does not read {_listed(unread)}.")
+    notes += more
     beginning = prompt_beginning(text)
     if thought:
         opened = text if beginning is Beginning.OPENED else f"{text}{OPEN}\n"
@@ -115,7 +136,7 @@ def prepare_chat(
     text, ids = _with_one_bos(tokenizer, text, most)
     if not ids:
         raise InvalidParameter("The chat template made an empty prompt of 'messages'.", param="messages")
-    return PreparedPrompt(text, tuple(ids), beginning), tuple(notes), continued
+    return PreparedPrompt(text, tuple(ids), beginning, begun), tuple(notes), continued
 
 
 def prepare_text(tokenizer: Tokenizer, given: TextInput, most: int | None = None) -> list[PreparedPrompt]:
@@ -181,10 +202,14 @@ def _turns(chat: ChatInput) -> Turns:
     for place, message in enumerate(chat.messages):
         content = message.content or ""
         _check_unicode(content, f"messages.{place}.content")
-        turn = {"role": _ROLES.get(message.role, message.role), "content": content}
+        turn: Turn = {"role": _ROLES.get(message.role, message.role), "content": content}
         if message.reasoning.strip() and turn["role"] == "assistant":
             _check_unicode(message.reasoning, f"messages.{place}.{REASONING}")
             turn[REASONING] = message.reasoning
+        if message.calls:
+            turn[TOOL_CALLS] = list(message.calls)
+        if turn["role"] == "tool":
+            turn.update({key: value for key, value in _answered(message) if value})
         turns.append(turn)
     while turns and turns[-1]["role"] == "assistant" and not _said(turns[-1]):
         turns.pop()
@@ -199,8 +224,31 @@ def _nothing_to_answer() -> InvalidParameter:
     )
 
 
-def _said(turn: Mapping[str, str]) -> bool:
-    return bool(turn["content"].strip() or turn.get(REASONING))
+def _said(turn: Turn) -> bool:
+    return bool(turn["content"].strip() or turn.get(REASONING) or turn.get(TOOL_CALLS))
+
+
+def _answered(message: Message) -> tuple[tuple[str, str | None], ...]:
+    return (TOOL_CALL_ID, message.call_id), (NAME, message.name)
+
+
+def _with_tools(
+    tokenizer: Tokenizer, turns: Turns, tools: Sequence[Tool]
+) -> tuple[Turns, Mapping[str, object], list[str]]:
+    """The turns as the template can write them, the variables that tell it of ``tools``, and notes."""
+    if not tools and not any(turn["role"] == "tool" or turn.get(TOOL_CALLS) for turn in turns):
+        return turns, {}, []
+    form = tool_form(tokenizer)
+    made = told_turns(turns, form)
+    for turn in made:
+        _check_unicode(json.dumps(turn, ensure_ascii=False), "messages")
+    if not tools:
+        return made, {}, []
+    _check_unicode(json.dumps([tool.told() for tool in tools], ensure_ascii=False), "tools")
+    if form.native:
+        return made, variables_for(tools), []
+    note = NOTE_UNREAD if form.unread else NOTE_DESCRIBED
+    return with_description(made, description(tools, form)), {}, [note]
 
 
 def _check_turns(tokenizer: Tokenizer, turns: Turns, most: int) -> None:
@@ -260,12 +308,14 @@ def _rendered(
     except TemplateRaised as error:
         refusal = error  # these words, about the conversation as it was sent, say most
     if not isinstance(refusal, TemplateCostly | TemplateBroken):
-        try:
-            text, notes = _attempt(tokenizer, _merged(_system_moved(turns)), continued, variables)
-        except TemplateRaised:
-            pass
-        else:
-            return text, [NOTE_FOLDED, *notes]
+        apart = one_call_a_turn(turns)
+        others = [(_merged(_system_moved(turns)), NOTE_FOLDED)]
+        for other, note in others if apart is None else [(apart, NOTE_SPLIT), *others]:
+            try:
+                text, notes = _attempt(tokenizer, other, continued, variables)
+            except TemplateRaised:
+                continue
+            return text, [note, *notes]
     if tokenizer.template_fault() is not None:
         # Blaming the conversation would send the person looking where nothing can be found.
         raise InvalidParameter(
@@ -325,11 +375,13 @@ def _merged(turns: Turns) -> Turns:
     """Without two neighbours of one role."""
     merged: Turns = []
     for turn in turns:
-        if merged and merged[-1]["role"] == turn["role"]:
+        if merged and merged[-1]["role"] == turn["role"] != "tool":
             before = merged.pop()
             merged.append({**before, "content": _joined(before["content"], turn["content"])})
             if REASONING in turn:
                 merged[-1][REASONING] = _joined(before.get(REASONING, ""), turn[REASONING])
+            if TOOL_CALLS in turn:
+                merged[-1][TOOL_CALLS] = [*before.get(TOOL_CALLS, ()), *turn[TOOL_CALLS]]
         else:
             merged.append(turn)
     return merged
@@ -341,16 +393,13 @@ def _joined(*texts: str) -> str:
 
 def _generic(turns: Turns, continued: bool) -> tuple[str, list[str]]:
     """Turns in Gemma's form, for a model that brought no template."""
-    notes = [NOTE_NO_TEMPLATE]
-    if any(turn["role"] == "tool" for turn in turns):
-        notes.append(NOTE_TOOLS_DROPPED)
     parts: list[str] = []
-    for turn in _system_moved([turn for turn in turns if turn["role"] != "tool"]):
+    for turn in _system_moved(turns):
         speaker = "model" if turn["role"] == "assistant" else "user"
         parts.append(f"<start_of_turn>{speaker}\n{turn['content']}")
     if not continued:
         parts.append("<start_of_turn>model\n")
-    return f"{GENERIC_TURN_END}\n".join(parts), notes
+    return f"{GENERIC_TURN_END}\n".join(parts), [NOTE_NO_TEMPLATE]
 
 
 # --- tokens -----------------------------------------------------------------------------------------------------------

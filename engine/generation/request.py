@@ -12,10 +12,11 @@ from enum import StrEnum
 from typing import Any
 from uuid import uuid4
 
-from engine.errors import InvalidParameter, MillmError
+from engine.errors import FieldNotHonoured, InvalidParameter, MillmError
 from engine.generation.errors import ResponseFormatUnsupported
 from engine.generation.response_format import ResponseFormat
-from engine.generation.text.reasoning import Kind
+from engine.generation.text.parts import Call, Kind
+from engine.generation.tools.values import PastCall, Tools
 from engine.monitor.activation_spec import ActivationSpec
 from engine.sampling import MAX_SEED, MIN_SEED, Sampling
 from engine.steering.path import NO_PATH, SteeringPath
@@ -34,6 +35,7 @@ class FinishReason(StrEnum):
 
     STOP = "stop"
     LENGTH = "length"
+    TOOL_CALLS = "tool_calls"
 
 
 def _check(condition: bool, name: str, value: object, expected: str) -> None:
@@ -46,11 +48,18 @@ class Message:
     """One chat message: its role, its content and, for templates that read them, an assistant's former thoughts.
 
     A trailing assistant message with ``reasoning`` and without content was cut in its reasoning, which goes on.
+
+    Attributes:
+        calls: What an assistant's turn called. ``call_id``: the call that a tool's message answers, where it says so;
+            ``name``: the tool's name.
     """
 
     role: str
     content: str | None
     reasoning: str = ""
+    calls: tuple[PastCall, ...] = ()
+    call_id: str | None = None
+    name: str | None = None
 
 
 @dataclass(frozen=True)
@@ -89,6 +98,7 @@ class GenerationRequest:
         activations: SAE activations to read along and give back with the last delta; one answer only.
         response_format: The form the answer must have; each choice is constrained on its own. Not with ``stop`` or
             ``ignore_eos``: a cut document would look finished, and one that cannot end never is.
+        tools: What the model may, or must, call. Where it must, not with ``response_format`` or ``ignore_eos``.
         noise_seed: Requests with the same number draw the same noise and stay in the batch; the window's comparisons
             use it. Those sent together that differ in their steering only, and add the same, have the same answer to
             the letter (:mod:`engine.generation.comparing`); unlike with ``sampling.seed`` another time it may be
@@ -108,6 +118,7 @@ class GenerationRequest:
     steering: SteeringRequest = FOLLOW_LIVE
     activations: ActivationSpec | None = None
     response_format: ResponseFormat | None = None
+    tools: Tools | None = None
     noise_seed: int | None = None
     request_id: str = field(default_factory=lambda: uuid4().hex)
 
@@ -138,6 +149,8 @@ class GenerationRequest:
             _check(inside, "noise_seed", self.noise_seed, "a signed 64-bit integer")
         if self.response_format is not None:
             self._check_constrainable()
+        if self.tools is not None and self.tools.insists:
+            self._check_callable()
 
     def _check_constrainable(self) -> None:
         for name, given, why in (
@@ -150,6 +163,20 @@ class GenerationRequest:
                     param="response_format",
                     remedy=f"Leave '{name}' out.",
                 )
+
+    def _check_callable(self) -> None:
+        if self.response_format is not None:
+            raise InvalidParameter(
+                "'tool_choice' asks for a call and 'response_format' for a document: an answer cannot be both.",
+                param="tool_choice",
+                remedy="Send one of the two, or let tool_choice be auto.",
+            )
+        if self.sampling.ignore_eos:
+            raise FieldNotHonoured(
+                "'ignore_eos' cannot be honoured: the answer is a call, and ends with it.",
+                param="ignore_eos",
+                remedy="Leave 'ignore_eos' out, or let tool_choice be auto.",
+            )
 
     @property
     def inputs(self) -> int:
@@ -211,22 +238,41 @@ class Piece:
 
     Text is whole UTF-8, never part of a stop, of a reasoning tag or of the white space around one. It is empty where
     tokens show nothing: such a token has the kind of what it stands in, a tag that of the reasoning.
+
+    The text of a call is what was written of its arguments, which ``call`` says; with the piece that ``opens`` it, its
+    name is known.
     """
 
     kind: Kind
     text: str
     tokens: tuple[TokenInfo, ...] = ()
+    call: Call | None = None
+    opens: bool = False
 
 
 def joined(pieces: Iterable[Piece]) -> tuple[Piece, ...]:
     """``pieces`` without empty ones, neighbours of one kind made one."""
     out: list[Piece] = []
     for piece in pieces:
-        if out and out[-1].kind is piece.kind:
-            out[-1] = Piece(piece.kind, out[-1].text + piece.text, out[-1].tokens + piece.tokens)
-        elif piece.text or piece.tokens:
+        if out and _is_one(out[-1], piece):
+            last = out[-1]
+            out[-1] = Piece(
+                piece.kind,
+                last.text + piece.text,
+                last.tokens + piece.tokens,
+                last.call if piece.call is None else piece.call,
+                last.opens or piece.opens,
+            )
+        elif piece.text or piece.tokens or piece.opens:
             out.append(piece)
     return tuple(out)
+
+
+def _is_one(last: Piece, piece: Piece) -> bool:
+    if last.kind is not piece.kind:
+        return False
+    # What is marked, before a call or behind it, joins either; two calls are never one.
+    return last.call is None or piece.call is None or last.call == piece.call
 
 
 def text_of(pieces: Iterable[Piece], kind: Kind) -> str:

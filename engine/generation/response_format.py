@@ -6,12 +6,16 @@ A value, checked on construction; it needs no model and no constraint library, s
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from engine.errors import InvalidParameter
 from engine.generation.constraints.keywords import check_schema, compact
+
+if TYPE_CHECKING:
+    from engine.generation.constraint import CompiledConstraint
+    from engine.generation.constraints.grammar import Vocabulary
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -54,3 +58,9 @@ class ResponseFormat:
     def header(self) -> str:
         """The value of ``X-miLLM-Constrained``: ``json_object``, or ``json_schema;name="NAME"``."""
         return "json_object" if self.schema is None else f'json_schema;name="{self.name}"'
+
+    def compile(self, vocabulary: Vocabulary, eos_ids: Collection[int]) -> CompiledConstraint:
+        """Compile it for a tokenizer with these end tokens. Raises :class:`ResponseFormatUnsupported`."""
+        from engine.generation.constraint import CompiledConstraint
+
+        return CompiledConstraint(vocabulary, self, eos_ids)

@@ -7,7 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
-from typing import TypeVar
+from dataclasses import replace
+from typing import Any, TypeVar
 
 from engine.config import EngineSettings
 from engine.counting import so_many
@@ -47,6 +48,8 @@ from engine.generation.scoring import (
     check_vocabulary,
     prepare_input,
 )
+from engine.generation.tools.preparing import compiled_calls, grammar_of, marks_of, shown_tools
+from engine.generation.tools.probe import tool_form
 from engine.generation.worker import EngineThread
 from engine.library.profiles import ProfileRepository
 from engine.library.saes import SaeRepository
@@ -114,6 +117,7 @@ class GenerationService:
         notes: tuple[str, ...] = ()
         own_stops: tuple[str, ...] = ()
         unread: tuple[str, ...] = ()
+        left_out: tuple[str, ...] = ()
         if isinstance(request.input, TextInput):
             try:
                 prompts = prepare_text(tokenizer, request.input, loaded.info.context_length)
@@ -126,8 +130,10 @@ class GenerationService:
                     raise numbered(error, request.label, place) from error
             continues = (True,) * len(prompts)
         else:
-            prompts, notes, continues = self._conversations(loaded, request)
-            unread = unread_variables(tokenizer, _conversations_of(request.input)[0].template_kwargs)
+            request, left_out, notes = self._offered(request, loaded)
+            prompts, more, continues = self._conversations(loaded, request)
+            notes = (*notes, *more)
+            unread = unread_variables(tokenizer, _conversations_of(request)[0].template_kwargs)
             own_stops = () if tokenizer.has_chat_template else (GENERIC_TURN_END,)
         caps = self._caps(request, loaded, prompts)
         solo = (
@@ -143,17 +149,21 @@ class GenerationService:
         if plan.rung is not None and plan.report.only_persistence:
             notes = (*notes, NOTE_PERSISTENCE)
         capture = self._capture(request, prompts, caps)
-        constraint = None
+        constraint = calls = None
+        shown_ids: frozenset[int] = frozenset()
+        if request.tools is not None:
+            self._check_ends(loaded, "tools")
+            calls, more = compiled_calls(
+                request.tools, tokenizer, request.response_format, lambda asked: self._constraints.get(tokenizer, asked)
+            )
+            notes = (*notes, *more)
+            shown_ids = marks_of(tool_form(tokenizer), tokenizer)
         if request.response_format is not None:
             # What was cut by a stop would look finished, and only the model itself may end a document.
             own_stops = ()
-            if not any(0 <= token < loaded.info.vocab_size for token in tokenizer.eos_ids):
-                raise ResponseFormatUnsupported(
-                    f"{loaded.record.name!r} cannot write an end token, so a document of it would never be complete.",
-                    param="response_format",
-                    remedy="Leave response_format out, or use a model whose weights know its end token.",
-                )
-            constraint = self._constraints.get(tokenizer, request.response_format)
+            self._check_ends(loaded, "response_format")
+            if calls is None:
+                constraint = self._constraints.get(tokenizer, request.response_format)
         return PreparedRequest(
             request,
             loaded,
@@ -167,23 +177,44 @@ class GenerationService:
             notes,
             unread,
             constraint,
+            calls,
+            shown_ids,
+            left_out,
         )
+
+    @staticmethod
+    def _check_ends(loaded: LoadedModel, field: str) -> None:
+        """Refuse ``field`` for a model that has no end token it can write."""
+        if not any(0 <= token < loaded.info.vocab_size for token in loaded.backend.tokenizer.eos_ids):
+            raise ResponseFormatUnsupported(
+                f"{loaded.record.name!r} cannot write an end token, so a document of it would never be complete.",
+                param=field,
+                remedy=f"Leave {field} out, or use a model whose weights know its end token.",
+            )
+
+    def _offered(
+        self, request: GenerationRequest, loaded: LoadedModel
+    ) -> tuple[GenerationRequest, tuple[str, ...], tuple[str, ...]]:
+        """``request`` with the tools that the model is shown, the names of the others, and notes."""
+        if request.tools is None:
+            return request, (), ()
+        most = self._settings.DESCRIBE_TOOLS_MAX_TOKENS
+        shown = shown_tools(request.tools, loaded.backend.tokenizer, loaded.info.context_length, most)
+        return replace(request, tools=shown.tools), shown.left_out, shown.notes
 
     def _conversations(
         self, loaded: LoadedModel, request: GenerationRequest
     ) -> tuple[list[PreparedPrompt], tuple[str, ...], tuple[bool, ...]]:
         """Each conversation's prompt, notes on all of them, and which are continued. One that fails fails all."""
-        asked = request.input
-        if isinstance(asked, TextInput):
-            raise TypeError("a text is no conversation")
         tokenizer = loaded.backend.tokenizer
         prompts: list[PreparedPrompt] = []
         notes: dict[str, None] = {}
         continues: list[bool] = []
-        for place, chat in enumerate(_conversations_of(asked)):
+        for place, chat in enumerate(_conversations_of(request)):
             try:
                 try:
-                    prompt, more, continued = prepare_chat(tokenizer, chat, loaded.info.context_length)
+                    offered = () if request.tools is None else request.tools.offered
+                    prompt, more, continued = prepare_chat(tokenizer, chat, loaded.info.context_length, offered)
                 except TextTooLong as error:
                     raise self._too_long(request, loaded, error.tokens, 0, at_least=True) from error
                 check_readable(tokenizer, prompt.token_ids, loaded.info.readable_ids, "messages")
@@ -201,6 +232,20 @@ class GenerationService:
         future raises :class:`ResponseFormatUnsupported`.
         """
         return self._constraints.begin(self._resident(model).backend.tokenizer, asked)
+
+    def begin_compiling(self, request: GenerationRequest) -> Future[Any] | None:
+        """Begin to compile what the answer to ``request`` is held to for the resident model; :meth:`prepare` then finds
+        it at once. None: it is held to nothing. As :meth:`compile_constraint`.
+        """
+        loaded = self._resident(request.model)
+        tokenizer = loaded.backend.tokenizer
+        request = self._offered(request, loaded)[0]
+        if request.tools is not None:
+            form = tool_form(tokenizer)
+            return self._constraints.begin(tokenizer, grammar_of(request.tools, form, request.response_format))
+        if request.response_format is None:
+            return None
+        return self._constraints.begin(tokenizer, request.response_format)
 
     def submit(self, prepared: PreparedRequest, sink: Callable[[Delta], None]) -> RequestHandle:
         """Queue a prepared request; ``sink`` gets its deltas on the engine thread and must return at once.
@@ -416,5 +461,8 @@ def check_bias(bias: Mapping[int, float], vocab_size: int) -> None:
             )
 
 
-def _conversations_of(given: ChatInput | tuple[ChatInput, ...]) -> tuple[ChatInput, ...]:
+def _conversations_of(request: GenerationRequest) -> tuple[ChatInput, ...]:
+    given = request.input
+    if isinstance(given, TextInput):
+        raise TypeError("a text is no conversation")
     return given if isinstance(given, tuple) else (given,)

@@ -1,7 +1,7 @@
 """A request, what comes back of it, and the headers that say how it was answered."""
 
 from engine.generation.embeddings import Embedded, EmbeddingRequest, Pooling, PreparedEmbeddings
-from engine.generation.errors import ResponseFormatUnsupported
+from engine.generation.errors import ResponseFormatUnsupported, ToolSchemaUnsupported, UnsupportedTool
 from engine.generation.headers import (
     BACKEND,
     BATCH,
@@ -44,7 +44,9 @@ from engine.generation.request import (
 from engine.generation.response_format import ResponseFormat
 from engine.generation.scoring import MAX_ALLOWED, PreparedScoring, Scored, ScoredPrompt, ScoringRequest
 from engine.generation.service import GenerationService, PreparedRequest, RequestHandle
-from engine.generation.text.reasoning import Kind
+from engine.generation.text.parts import Call, Kind
+from engine.generation.tools.preparing import check_strict
+from engine.generation.tools.values import MAX_CALLS, MAX_TOOLS, PastCall, Tool, ToolKind, Tools, ToolUse
 
 __all__ = [
     "BACKEND",
@@ -52,9 +54,11 @@ __all__ = [
     "CIRCUIT_RUNG",
     "MAX_ALLOWED",
     "MAX_BEST_OF",
+    "MAX_CALLS",
     "MAX_CHOICES",
     "MAX_N",
     "MAX_STOPS",
+    "MAX_TOOLS",
     "MAX_TOP_LOGPROBS",
     "MODE",
     "NOTES",
@@ -62,6 +66,7 @@ __all__ = [
     "STEERING",
     "STEERING_INTENSITY",
     "Alternative",
+    "Call",
     "ChatInput",
     "ChoiceFinished",
     "Delta",
@@ -71,6 +76,7 @@ __all__ = [
     "GenerationService",
     "Kind",
     "Message",
+    "PastCall",
     "Piece",
     "Pooling",
     "PreparedEmbeddings",
@@ -88,9 +94,16 @@ __all__ = [
     "TextDelta",
     "TextInput",
     "TokenInfo",
+    "Tool",
+    "ToolKind",
+    "ToolSchemaUnsupported",
+    "ToolUse",
+    "Tools",
+    "UnsupportedTool",
     "Usage",
     "Work",
     "answer_headers",
+    "check_strict",
     "joined",
     "percent_encode",
     "seed",

@@ -72,24 +72,43 @@ def apply_policy(
     return found
 
 
-def with_unread_variables(
-    unused: tuple[str, ...], body: Mapping[str, Any], prepared: PreparedRequest
-) -> tuple[str, ...]:
-    """``unused`` and the template variables that the model's template never reads, by the field they came in.
+def with_unread(unused: tuple[str, ...], body: Mapping[str, Any], prepared: PreparedRequest) -> tuple[str, ...]:
+    """``unused``, the template variables that the model's template never reads, by the field they came in, and the
+    tools that the model is not shown.
 
     Known only with the model at hand; under ``X-miLLM-Strict`` they are refused like every other unused field.
     """
-    if not prepared.unread_variables:
-        return unused
     more = tuple(
         name if name == "enable_thinking" and name in body else f"chat_template_kwargs.{name}"
         for name in prepared.unread_variables
     )
+    if prepared.unused_tools:
+        more = (*more, *_tool_locations(body, prepared))
+    if not more:
+        return unused
     found = tuple(dict.fromkeys((*unused, *more)))
     current_exchange().notes.ignored_fields = found
     if headers.strict_flag(request.headers.getlist(headers.STRICT)):
         fields.refuse_unused(found)
     return found
+
+
+def _tool_locations(body: Mapping[str, Any], prepared: PreparedRequest) -> list[str]:
+    """Where the tools stand that the model is not shown: all of them, or each."""
+    if prepared.request.tools is None:
+        return ["tools"]
+    offered = body.get("tools")
+    return [
+        f"tools[{place}]"
+        for place, tool in enumerate(offered if isinstance(offered, list) else [])
+        if any(name in prepared.unused_tools for name in _names(tool))
+    ]
+
+
+def _names(tool: Any) -> list[Any]:
+    """What a tool is called, wherever its API puts that."""
+    inside = [tool, *tool.values()] if isinstance(tool, Mapping) else []
+    return [each.get("name") for each in inside if isinstance(each, Mapping)]
 
 
 def _refuse_later_headers() -> None:

@@ -12,6 +12,7 @@ from quart import Response
 
 from engine.errors import MillmError
 from engine.public.generation import (
+    Call,
     ChoiceFinished,
     GenerationRequest,
     Kind,
@@ -56,6 +57,14 @@ class Asked:
         return self.generation
 
 
+@dataclass(frozen=True)
+class WrittenCall:
+    """A call of an answer: what is called, and the arguments as they were written."""
+
+    call: Call
+    arguments: str
+
+
 @dataclass
 class Written:
     """A choice that was written, for an answer that is sent whole."""
@@ -72,6 +81,15 @@ class Written:
     def reasoning(self) -> str | None:
         """What came before the answer, where there is evidence of any."""
         return text_of(self.pieces, Kind.REASONING) if self.ended is not None and self.ended.reasoned else None
+
+    @property
+    def calls(self) -> list[WrittenCall]:
+        """Its calls, in their order."""
+        found: dict[Call, list[str]] = {}
+        for piece in self.pieces:
+            if piece.call is not None:
+                found.setdefault(piece.call, []).append(piece.text)
+        return [WrittenCall(call, "".join(texts)) for call, texts in found.items()]
 
     @property
     def tokens(self) -> list[TokenInfo]:

@@ -21,14 +21,13 @@ from engine.public.generation import (
     GenerationRequest,
     PreparedRequest,
     RequestFinished,
-    ResponseFormat,
     ResponseFormatUnsupported,
     TextDelta,
 )
 from server import headers, sse
 from server.body import LARGE_BODY_BYTES, parse_object, read_body, refuse_non_json_numbers
 from server.context import ServerContext
-from server.generation.admission import apply_policy, common_headers, on_resident, with_unread_variables
+from server.generation.admission import apply_policy, common_headers, on_resident, with_unread
 from server.generation.endpoint import A, Answer, Asked, Endpoint, Written
 from server.generation.preconditions import check_saes
 from server.generation.running import GenerationInterrupted, Running
@@ -61,11 +60,13 @@ async def answer(context: ServerContext, endpoint: Endpoint[A]) -> Response:
     record = await context.quick(lambda: context.engine.shelf.resolve(asked.generation.model))
     unused = apply_policy(context, endpoint.column, body, endpoint.declared(), asked.unused, record)
     generation = await context.quick(asked.constrained) if asked.has_form else asked.generation
+    if context.settings.IGNORE_OFFERED_TOOLS and generation.tools is not None and not generation.tools.insists:
+        generation = replace(generation, tools=None)
     check_saes(generation, record, context.engine.shelf.resident)
     if (response := await endpoint.instead(context, asked, record, unused)) is not None:
         return response
     prepared = await _prepare(context, replace(generation, model=record.name))
-    unused = with_unread_variables(unused, body, prepared)
+    unused = with_unread(unused, body, prepared)
     running = Running(context.engine.generation, prepared, current_exchange())
     started = await running.started()
     writing = endpoint.begin(context, asked, prepared)
@@ -98,19 +99,30 @@ async def _prepare(context: ServerContext, generation: GenerationRequest) -> Pre
     service = context.engine.generation
 
     async def prepare() -> PreparedRequest:
-        if generation.response_format is not None:
-            await _compile(context, generation.model, generation.response_format)
+        if generation.response_format is not None or generation.tools is not None:
+            await _compile(context, generation)
         return await context.prepare(lambda: service.prepare(generation))
 
     return await on_resident(context, generation.model, prepare)
 
 
-async def _compile(context: ServerContext, model: str, asked: ResponseFormat) -> None:
-    """Have ``asked`` compiled; ``prepare`` then finds it at once. The wait ends when the client leaves.
+async def _compile(context: ServerContext, generation: GenerationRequest) -> None:
+    """Have the form of the answer compiled; ``prepare`` then finds it at once. The wait ends when the client leaves.
 
-    Raises :class:`ResponseFormatUnsupported`, also when it takes too long.
+    Raises :class:`ResponseFormatUnsupported`, also when it takes too long. Of tools ``prepare`` says what is wrong, and
+    what of them can be enforced all the same.
     """
-    begun = await context.quick(lambda: context.engine.generation.compile_constraint(model, asked))
+    try:
+        await _compiled(context, generation)
+    except ResponseFormatUnsupported:
+        if generation.tools is None:
+            raise
+
+
+async def _compiled(context: ServerContext, generation: GenerationRequest) -> None:
+    begun = await context.quick(lambda: context.engine.generation.begin_compiling(generation))
+    if begun is None:
+        return
     if begun.done():
         begun.result()
         return

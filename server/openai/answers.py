@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, NotRequired, TypedDict
 
-Finish = Literal["stop", "length"]
+Finish = Literal["stop", "length", "tool_calls"]
 
 
 class CachedTokens(TypedDict):
@@ -53,12 +53,37 @@ class TextLogprobs(TypedDict):
     text_offset: list[int]
 
 
+class CalledFunctionAnswer(TypedDict):
+    """A function's name, and its arguments as JSON text."""
+
+    name: NotRequired[str]
+    arguments: str
+
+
+class CalledCustomAnswer(TypedDict):
+    """A custom tool's name, and its text."""
+
+    name: NotRequired[str]
+    input: str
+
+
+class CallAnswer(TypedDict):
+    """A call, or in a stream a piece of one: all but the index comes with its first piece."""
+
+    index: int
+    id: NotRequired[str]
+    type: NotRequired[Literal["function", "custom"]]
+    function: NotRequired[CalledFunctionAnswer]
+    custom: NotRequired[CalledCustomAnswer]
+
+
 class MessageAnswer(TypedDict):
-    """What the model says."""
+    """What the model says and calls; content is null where it only calls."""
 
     role: Literal["assistant"]
-    content: str
+    content: str | None
     reasoning_content: NotRequired[str]
+    tool_calls: NotRequired[list[CallAnswer]]
 
 
 class ChatChoice(TypedDict):
@@ -95,6 +120,7 @@ class Delta(TypedDict):
     role: NotRequired[Literal["assistant"]]
     content: NotRequired[str]
     reasoning_content: NotRequired[str]
+    tool_calls: NotRequired[list[CallAnswer]]
 
 
 class ChatChunkChoice(TypedDict):

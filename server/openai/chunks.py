@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from engine.errors import MillmError
@@ -51,6 +52,7 @@ class Completion(Answer[Parsed]):
                 index,
                 choice.text,
                 choice.reasoning,
+                choice.calls,
                 choice.tokens if self._with_logprobs else [],
                 choice.finish_reason,
                 logprobs=self._with_logprobs,
@@ -114,17 +116,17 @@ class Completion(Answer[Parsed]):
     def _pieces(self, delta: TextDelta, written: int) -> bytes:
         """The frames of new text; empty when they would say nothing. Logprobs go with the first."""
         tokens = delta.tokens if self._with_logprobs else ()
-        pieces = joined(Piece(piece.kind, piece.text) for piece in delta.pieces if piece.text)
+        pieces = joined(replace(piece, tokens=()) for piece in delta.pieces if piece.text or piece.opens)
         if not pieces and tokens:
             pieces = (Piece(Kind.CONTENT, ""),)
         usage = Usage(self.prepared.prompt_tokens, written) if self.asked.continuous_usage else None
         frames: list[bytes] = []
         for piece in pieces:
-            choice = self._shapes.piece(
+            for choice in self._shapes.pieces(
                 delta.index, piece, tokens, logprobs=bool(tokens), as_ids=self.asked.tokens_as_ids
-            )
-            frames.append(self._chunk(choice, usage))
-            tokens = ()
+            ):
+                frames.append(self._chunk(choice, usage))
+                tokens = ()
         return b"".join(frames)
 
     def _envelope(self, object_name: str, choices: list[dict[str, Any]]) -> dict[str, Any]:

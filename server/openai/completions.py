@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from engine.public.generation import Piece, TokenInfo
+from server.generation.endpoint import WrittenCall
 from server.openai import fields
 from server.openai.endpoint import OpenAIEndpoint
 from server.openai.formatting import text_logprobs
@@ -30,6 +31,7 @@ class Completions(OpenAIEndpoint):
         index: int,
         text: str,
         reasoning: str | None,
+        calls: Sequence[WrittenCall],
         tokens: Sequence[TokenInfo],
         finish_reason: str,
         *,
@@ -48,16 +50,17 @@ class Completions(OpenAIEndpoint):
         """Nobody speaks: the text goes straight on."""
         return None
 
-    def piece(
+    def pieces(
         self, index: int, piece: Piece, tokens: Sequence[TokenInfo], *, logprobs: bool, as_ids: bool
-    ) -> dict[str, Any]:
+    ) -> list[dict[str, Any]]:
         """As in the base."""
-        return {
+        out = {
             "index": index,
             "text": piece.text,
             "logprobs": text_logprobs(tokens, as_ids=as_ids) if logprobs else None,
             "finish_reason": None,
         }
+        return [out]
 
     def closing(self, index: int, finish_reason: str) -> dict[str, Any]:
         """As in the base."""

@@ -75,6 +75,8 @@ _STEERING = _text_only(
 )
 _ONE_TOKEN = f"{SCORING} reads one token and writes nothing, nor do embeddings: leave it out, or ask for text."
 
+_TOOLS_NOW = "Send tools and tool_choice, which took its place."
+
 TABLE: Mapping[str, Row] = MappingProxyType(
     {
         # what to answer, and how to send it
@@ -154,15 +156,19 @@ TABLE: Mapping[str, Row] = MappingProxyType(
         "steering_intensity": _STEERING,
         "return_sae_activations": _TEXT_ONLY,
         # tools
-        "tools": _everywhere(
+        "tools": Row(
+            Use.HONOURED,
+            Use.REFUSED,
             Use.REFUSED,
             neutral=([],),
-            remedy="Leave them out (in Open WebUI: set Function Calling to Legacy), or switch on IGNORE_OFFERED_TOOLS "
-            "in the settings, and chats that offer tools are answered without them.",
+            refused_when=lambda value, body: scores(body),
+            when="scoring",
+            remedy="Only a chat's answer can call anything, and scoring writes none.",
         ),
-        "tool_choice": _everywhere(Use.REFUSED, neutral=("auto", "none")),
-        "functions": _both(Use.REFUSED, neutral=([],)),
-        "function_call": _both(Use.REFUSED, neutral=("auto", "none")),
+        "tool_choice": Row(Use.HONOURED, Use.REFUSED, Use.REFUSED, neutral=("auto", "none")),
+        "parallel_tool_calls": Row(Use.HONOURED, Use.REPORTED),
+        "functions": _both(Use.REFUSED, neutral=([],), remedy=_TOOLS_NOW),
+        "function_call": _both(Use.REFUSED, neutral=("auto", "none"), remedy=_TOOLS_NOW),
         # what other servers or models do
         "audio": _REFUSED,
         "dimensions": _REFUSED,
@@ -175,7 +181,6 @@ TABLE: Mapping[str, Row] = MappingProxyType(
         "suffix": _REFUSED,
         # about the caller, not about the text
         "metadata": _REPORTED,
-        "parallel_tool_calls": _REPORTED,
         "prompt_cache_key": _REPORTED,
         "safety_identifier": _REPORTED,
         "service_tier": _REPORTED,
@@ -185,7 +190,18 @@ TABLE: Mapping[str, Row] = MappingProxyType(
 )
 
 _MESSAGE_KEYS = frozenset({"role", "content"})
+_ROLE_KEYS: Mapping[str, frozenset[str]] = {
+    "assistant": frozenset({"tool_calls", "reasoning_content", "reasoning"}),
+    "tool": frozenset({"tool_call_id", "name"}),
+    "function": frozenset({"name"}),
+}
+"""Further keys of a message that are read, by its role."""
 _PART_KEYS = frozenset({"type", "text"})
+_TOOL_KEYS = {
+    "function": frozenset({"name", "description", "parameters", "strict"}),
+    "custom": frozenset({"name", "description", "format"}),
+}
+_CALL_KEYS = {"function": frozenset({"name", "arguments"}), "custom": frozenset({"name", "input"})}
 _STREAM_OPTION_KEYS = frozenset({"include_usage", "continuous_usage_stats"})
 
 
@@ -204,11 +220,42 @@ def _inside_messages(body: Body) -> list[str]:
     return found
 
 
+def _inside_chat(body: Body) -> list[str]:
+    found: list[str] = []
+    for place, tool in enumerate(items(body.get("tools"))):
+        found.extend(_extra_of(f"tools[{place}]", tool, set(), _TOOL_KEYS))
+        custom = tool.get("custom") if isinstance(tool, Mapping) else None
+        form = custom.get("format") if isinstance(custom, Mapping) else None
+        if isinstance(form, Mapping) and form.get("type", "text") != "text":
+            # It is shown to the model, and not enforced.
+            found.append(f"tools[{place}].format")
+    return [*found, *_inside_messages(body)]
+
+
+def _extra_of(where: str, item: Any, known: set[str], inner: Mapping[str, frozenset[str]]) -> list[str]:
+    """Keys that nobody reads of a tool or a call, and of the object that its type names."""
+    if not isinstance(item, Mapping):
+        return []
+    kind = item.get("type") or "function"
+    if kind not in inner:
+        return []  # reported whole
+    found = [f"{where}.{key}" for key in extra_keys(item, frozenset({"type", kind, *known}))]
+    return [*found, *(f"{where}.{key}" for key in extra_keys(item.get(kind), inner[kind]))]
+
+
 def _message_locations(prefix: str, messages: Any) -> list[str]:
     found: list[str] = []
     for place, message in enumerate(items(messages)):
-        found.extend(f"{prefix}[{place}].{key}" for key in extra_keys(message, _MESSAGE_KEYS))
-        content = message.get("content") if isinstance(message, Mapping) else None
+        if not isinstance(message, Mapping):
+            continue
+        known = _MESSAGE_KEYS | _ROLE_KEYS.get(str(message.get("role")), frozenset())
+        found.extend(f"{prefix}[{place}].{key}" for key in extra_keys(message, known))
+        if message.get("role") == "assistant":
+            if message.get("reasoning") is not None and message.get("reasoning_content") is not None:
+                found.append(f"{prefix}[{place}].reasoning")
+            for number, call in enumerate(items(message.get("tool_calls"))):
+                found.extend(_extra_of(f"{prefix}[{place}].tool_calls[{number}]", call, {"id"}, _CALL_KEYS))
+        content = message.get("content")
         for number, part in enumerate(items(content)):
             found.extend(f"{prefix}[{place}].content[{number}].{key}" for key in extra_keys(part, _PART_KEYS))
     return found
@@ -221,6 +268,6 @@ def _column(key: str, name: str, **more: Any) -> Column:
     return Column(key, name, rules, blank=blank, within={"stream_options": _STREAM_OPTION_KEYS}, **more)
 
 
-CHAT = _column("chat", "chat completions", deeper=_inside_messages, offered=_offered_tools)
+CHAT = _column("chat", "chat completions", deeper=_inside_chat, offered=_offered_tools)
 COMPLETIONS = _column("completions", "text completions")
 EMBEDDINGS = _column("embeddings", "embeddings", writes=False)

@@ -20,6 +20,11 @@ def new_id(prefix: str) -> str:
     return f"{prefix}-{secrets.token_hex(12)}"
 
 
+def new_call_id() -> str:
+    """What a call is answered by: ``call_`` and 24 hexadecimal digits."""
+    return f"call_{secrets.token_hex(12)}"
+
+
 def usage_json(usage: Usage) -> dict[str, Any]:
     """OpenAI's usage object; cached tokens are named only where there are any."""
     out: dict[str, Any] = {

@@ -29,6 +29,7 @@ from server.body import validate
 from server.generation.endpoint import Asked
 from server.openai import fields
 from server.sampling import CHOOSING, bounds, dialect_fields, sampling_of, with_fields
+from server.tools import CallItem, Conversation, ToolChoice, ToolItem, ToolList, asked_tools, refuse_unenforceable
 from server.validators import (
     NO_LIMIT,
     ActivationsObject,
@@ -47,10 +48,11 @@ from server.validators import (
     TemplateKwargs,
     TokenCap,
     TokenIds,
+    complain,
 )
 
-_ROLES = {"developer": "system", "function": "tool"}
-"""Roles that are another role's older or newer name."""
+_ROLES = {"developer": "system"}
+"""Roles that are another role's newer name."""
 
 IDLE_WHEN_SCORING = (
     *(setting.name for setting in CHOOSING if setting.name != "temperature"),
@@ -67,6 +69,7 @@ class Parsed(Asked):
 
     Attributes:
         response_format: The form asked for. It is looked at later, see :meth:`constrained`.
+        tool_items: The tools as they were sent.
         include_usage: OpenAI's stream option; None where it was not sent, which is not the same as false.
         continuous_usage: Each chunk of text says what was used so far.
         tokens_as_ids: Logprobs name tokens as ``token_id:N``.
@@ -77,14 +80,17 @@ class Parsed(Asked):
     tokens_as_ids: bool = False
     scoring: ScoringRequest | None = None
     response_format: ResponseFormatBlock | None = None
+    tool_items: tuple[ToolItem, ...] = ()
 
     @property
     def has_form(self) -> bool:
         """As in the base."""
-        return self.response_format is not None
+        return self.response_format is not None or self.generation.tools is not None
 
     def constrained(self) -> GenerationRequest:
         """As in the base."""
+        if self.generation.tools is not None:
+            refuse_unenforceable(self.generation.tools, self.tool_items)
         asked = self.response_format
         if asked is None or asked.type == "text":
             return self.generation
@@ -94,11 +100,36 @@ class Parsed(Asked):
 
 
 class ChatMessage(BaseModel):
-    """One message. Only role and content reach the template; other keys are reported."""
+    """One message. Of other keys than these the template sees nothing; they are reported."""
 
     model_config = ConfigDict(strict=True)
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
     content: Content = None
+    tool_calls: list[CallItem] | None = None
+    tool_call_id: str | None = None
+    name: str | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+
+    def add_to(self, conversation: Conversation) -> None:
+        """Add it. Raises :class:`InvalidParameter` for an answer to what was not asked."""
+        if self.role == "tool":
+            conversation.add_answer(self.content, self.tool_call_id, self.name)
+        elif self.role == "function":
+            conversation.add_function(self.content, self.name)
+        elif self.role == "assistant":
+            thoughts = self.reasoning if self.reasoning_content is None else self.reasoning_content
+            calls = tuple(call.past() for call in self.tool_calls or ())
+            conversation.add(Message(self.role, self.content, thoughts or "", calls))
+        else:
+            conversation.add(Message(_ROLES.get(self.role, self.role), self.content))
+
+    def model_post_init(self, context: object, /) -> None:
+        """Calls are an assistant's, and only a tool answers one."""
+        if self.tool_calls and self.role != "assistant":
+            raise complain("tool_calls", "tool_calls are the assistant's alone")
+        if self.tool_call_id is not None and self.role != "tool":
+            raise complain("tool_call_id", "a tool_call_id goes with the role tool alone")
 
 
 class _Opening(BaseModel):
@@ -227,6 +258,9 @@ class ChatBody(GenerationBody):
     logprobs: bool | None = None
     top_logprobs: Integer | None = Field(None, ge=0, le=MAX_TOP_LOGPROBS)
     response_format: ResponseFormatBlock | None = None
+    tools: ToolList | None = None
+    tool_choice: ToolChoice = None
+    parallel_tool_calls: bool | None = None
 
     def wants_logprobs(self) -> int | None:
         """As in the base; ``top_logprobs`` alone is refused."""
@@ -247,9 +281,25 @@ class ChatBody(GenerationBody):
             chosen = variables.setdefault("enable_thinking", self.enable_thinking)
             if chosen is not self.enable_thinking:
                 unused.append("enable_thinking")
-        rows = tuple(_conversation(each, variables) for each in [self.messages, *(self.extra_messages or [])])
-        parsed = self.parsed(rows, unused)
-        return replace(parsed, response_format=self.response_format)
+        rows = [_conversation("messages", self.messages, variables)]
+        for place, messages in enumerate(self.extra_messages or ()):
+            rows.append(_conversation(f"extra_messages.{place}", messages, variables))
+        offered = asked_tools(self.tools or (), self.tool_choice, self.parallel_tool_calls)
+        parsed = self.parsed(tuple(rows), [*unused, *offered.unused])
+        asked = self.response_format
+        form = None if asked is None or asked.type == "text" else asked
+        if form is not None and offered.tools is not None and offered.tools.insists:
+            raise InvalidParameter(
+                "'tool_choice' asks for a call and 'response_format' for a document: an answer cannot be both.",
+                param="tool_choice",
+                remedy="Send one of the two, or let tool_choice be auto.",
+            )
+        return replace(
+            parsed,
+            generation=replace(parsed.generation, tools=offered.tools),
+            response_format=asked,
+            tool_items=tuple(self.tools or ()),
+        )
 
 
 class CompletionBody(GenerationBody):
@@ -279,8 +329,11 @@ def parse_completion(body: dict[str, Any]) -> Parsed:
     return validate(CompletionBody, body).to_parsed()
 
 
-def _conversation(messages: list[ChatMessage], variables: dict[str, Any]) -> ChatInput:
-    return ChatInput(tuple(Message(_ROLES.get(m.role, m.role), m.content) for m in messages), variables)
+def _conversation(path: str, messages: list[ChatMessage], variables: dict[str, Any]) -> ChatInput:
+    conversation = Conversation(path)
+    for message in messages:
+        message.add_to(conversation)
+    return ChatInput(tuple(conversation.messages), variables)
 
 
 def _default(value: Any, default: Any) -> Any:

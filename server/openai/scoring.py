@@ -80,7 +80,7 @@ def _choice(
         chosen.token_id, chosen.text, chosen.bytes, chosen.logprob, found.top[: wanted or 0], found.text_offset
     )
     choice = shapes.choice(
-        index, found.text, None, [token], FINISH_REASON, logprobs=wanted is not None, as_ids=parsed.tokens_as_ids
+        index, found.text, None, [], [token], FINISH_REASON, logprobs=wanted is not None, as_ids=parsed.tokens_as_ids
     )
     # Whoever narrows the choice without asking for figures is told that there are none.
     choice.setdefault("logprobs", None)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from engine.public.generation import Piece, TokenInfo
+from server.generation.endpoint import WrittenCall
 
 
 class Shapes(ABC):
@@ -26,6 +27,7 @@ class Shapes(ABC):
         index: int,
         text: str,
         reasoning: str | None,
+        calls: Sequence[WrittenCall],
         tokens: Sequence[TokenInfo],
         finish_reason: str,
         *,
@@ -39,10 +41,10 @@ class Shapes(ABC):
         """The choice of a stream's first chunk, or None where the endpoint has none."""
 
     @abstractmethod
-    def piece(
+    def pieces(
         self, index: int, piece: Piece, tokens: Sequence[TokenInfo], *, logprobs: bool, as_ids: bool
-    ) -> dict[str, Any]:
-        """The choice of a chunk with new text."""
+    ) -> list[dict[str, Any]]:
+        """The choices of the chunks with new text; logprobs go with the first."""
 
     @abstractmethod
     def closing(self, index: int, finish_reason: str) -> dict[str, Any]:

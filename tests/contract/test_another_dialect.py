@@ -15,7 +15,7 @@ from engine.engine import Engine
 from engine.errors import MillmError
 from engine.generation.request import GenerationRequest, RequestFinished, TextDelta, TextInput, text_of
 from engine.generation.service import PreparedRequest
-from engine.generation.text.reasoning import Kind
+from engine.generation.text.parts import Kind
 from engine.sampling import Sampling
 from server import dialects
 from server.body import validate

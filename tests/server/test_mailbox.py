@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from engine.generation.request import Delta, Piece, TextDelta
-from engine.generation.text.reasoning import Kind
+from engine.generation.text.parts import Kind
 from server.generation.mailbox import Post
 
 

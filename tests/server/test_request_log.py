@@ -10,7 +10,7 @@ import pytest
 
 from engine.events import RequestRecorded
 from engine.generation.request import Piece, RequestFinished, TextDelta, Usage
-from engine.generation.text.reasoning import Kind
+from engine.generation.text.parts import Kind
 from server.request_log import RequestLog, client_name
 from tests.conftest import EngineMaker
 from tests.waiting import wait_until

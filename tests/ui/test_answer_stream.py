@@ -24,7 +24,7 @@ from engine.generation.request import (
     Usage,
 )
 from engine.generation.service import RequestHandle
-from engine.generation.text.reasoning import Kind
+from engine.generation.text.parts import Kind
 from engine.library.conversations import CUT_OFF
 from tests.conftest import CheckpointMaker, EngineMaker
 from tests.ui.look import until

@@ -42,7 +42,7 @@ from engine.generation.request import (
     text_of,
 )
 from engine.generation.service import GenerationService, check_bias
-from engine.generation.text.reasoning import Kind
+from engine.generation.text.parts import Kind
 from engine.library.records import FeatureLabel
 from engine.saes.attachment import Attachment
 from engine.sampling import MAX_SEED, MIN_SEED

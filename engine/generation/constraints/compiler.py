@@ -9,16 +9,14 @@ from __future__ import annotations
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from engine.errors import MillmError
-from engine.generation.constraint import CompiledConstraint
 from engine.generation.constraints.keywords import FIELD
 from engine.generation.errors import ResponseFormatUnsupported
-from engine.generation.response_format import ResponseFormat
 
 if TYPE_CHECKING:
     from engine.generation.constraints.grammar import Vocabulary
@@ -28,6 +26,23 @@ log = logging.getLogger(__name__)
 
 AT_ONCE = 2
 """Compiles that run at the same time; others wait."""
+
+
+T = TypeVar("T")
+C = TypeVar("C", covariant=True)
+
+
+class Compilable(Protocol[C]):
+    """What an answer is held to, before it is compiled for a model."""
+
+    @property
+    def text(self) -> str:
+        """What is enforced: its name in the cache."""
+        ...
+
+    def compile(self, vocabulary: Vocabulary, eos_ids: Collection[int]) -> C:
+        """Compile it for a tokenizer. Raises :class:`ResponseFormatUnsupported`."""
+        ...
 
 
 class ConstraintCompiler:
@@ -45,11 +60,11 @@ class ConstraintCompiler:
         self._turns = threading.BoundedSemaphore(AT_ONCE)
         self._shelf: _Shelf | None = None
 
-    def begin(self, tokenizer: Tokenizer, asked: ResponseFormat) -> Future[CompiledConstraint]:
+    def begin(self, tokenizer: Tokenizer, asked: Compilable[T]) -> Future[T]:
         """The compiled constraint, soon: at once where it is kept. Cancelling the future leaves a compile to others;
         one that has not begun and that nobody waits for is not begun.
         """
-        mine: Future[CompiledConstraint] = Future()
+        mine: Future[T] = Future()
         with self._lock:
             if self._shelf is None or self._shelf.tokenizer is not tokenizer:
                 self._shelf = _Shelf(tokenizer)
@@ -67,7 +82,7 @@ class ConstraintCompiler:
         threading.Thread(target=self._run, args=(shelf, asked), name="constraint-compiler", daemon=True).start()
         return mine
 
-    def get(self, tokenizer: Tokenizer, asked: ResponseFormat) -> CompiledConstraint:
+    def get(self, tokenizer: Tokenizer, asked: Compilable[T]) -> T:
         """As :meth:`begin`, waited for. Raises :class:`ResponseFormatUnsupported`, also when the time is up."""
         future = self.begin(tokenizer, asked)
         try:
@@ -91,7 +106,7 @@ class ConstraintCompiler:
         with self._lock:
             return () if self._shelf is None else tuple(self._shelf.compiled)
 
-    def _run(self, shelf: _Shelf, asked: ResponseFormat) -> None:
+    def _run(self, shelf: _Shelf, asked: Compilable[Any]) -> None:
         with self._turns:
             with self._lock:
                 if all(each.cancelled() for each in shelf.waiting[asked.text]):
@@ -104,10 +119,10 @@ class ConstraintCompiler:
             if each.set_running_or_notify_cancel():
                 settle(each)
 
-    def _compile(self, shelf: _Shelf, asked: ResponseFormat) -> Callable[[Future[CompiledConstraint]], None]:
+    def _compile(self, shelf: _Shelf, asked: Compilable[Any]) -> Callable[[Future[Any]], None]:
         """Compile, and return what to do with each future that waits for it."""
         try:
-            compiled = CompiledConstraint(shelf.vocabulary(), asked, shelf.tokenizer.eos_ids)
+            compiled = asked.compile(shelf.vocabulary(), shelf.tokenizer.eos_ids)
         except MillmError as error:
             refusal = error
         except Exception as error:
@@ -129,8 +144,8 @@ class _Shelf:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
-        self.compiled: OrderedDict[str, CompiledConstraint] = OrderedDict()
-        self.waiting: dict[str, list[Future[CompiledConstraint]]] = {}
+        self.compiled: OrderedDict[str, Any] = OrderedDict()
+        self.waiting: dict[str, list[Future[Any]]] = {}
         self._vocabulary: Vocabulary | None = None
         self._making = threading.Lock()
 

@@ -8,6 +8,7 @@ compiled at first use. Nothing here runs on the engine thread but copying a matc
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from engine.errors import MillmError
@@ -16,7 +17,7 @@ from engine.generation.constraints.numbers import as_told
 from engine.generation.errors import ConstrainedOutputInvalid, ResponseFormatUnsupported
 
 if TYPE_CHECKING:
-    from llguidance import LLMatcher
+    from llguidance import LLMatcher, LLTokenizer
 
     from engine.models.backends.backend import Tokenizer
 
@@ -50,17 +51,26 @@ class Vocabulary:
                 f"The model's tokenizer cannot be constrained: {' '.join(str(error).split())[:300]}."
             ) from error
         stand_in: Any = _VocabularyOnly(made)
+        self._made: LLTokenizer = made
+        self._encode = tokenizer.encode
+        self._bytes: list[int] | None = None
         self._outlines = GrammarsOnly(stand_in)
         self.eos_id: int = eos_id
         """The one end token the library knows; the others follow it."""
+
+    def marks(self, text: str) -> list[int]:
+        """Tokens that are ``text`` and that the library does not take for its letters."""
+        try:
+            found = self._encode(text, False)
+        except (MillmError, ValueError):
+            return []
+        return [token for token in found if self._made.is_special_token(token)] if len(found) == 1 else []
 
     def compile(self, schema: str) -> Grammar:
         """The grammar of a schema, given as compact JSON. Bounded by the library's own limits on size and effort.
 
         Raises :class:`ResponseFormatUnsupported` with the library's words.
         """
-        from llguidance import LLMatcher, LLParserLimits
-
         # No free white space: a model that may write any could write nothing else.
         rules: dict[str, Any] = {"whitespace_flexible": False}
         if "\\u" not in schema:
@@ -70,6 +80,19 @@ class Vocabulary:
             made = self._outlines.get_json_schema_logits_processor(told)
         except ValueError as error:
             raise _uncompilable(str(error)) from error
+        return self._compiled(made)
+
+    def compile_rules(self, rules: str) -> Grammar:
+        """The grammar of Lark rules that the program itself has written. Raises as :meth:`compile`."""
+        try:
+            made = self._outlines.get_cfg_logits_processor(rules)
+        except ValueError as error:
+            raise _uncompilable(str(error)) from error
+        return self._compiled(made)
+
+    def _compiled(self, made: Any) -> Grammar:
+        from llguidance import LLMatcher, LLParserLimits
+
         limits = LLParserLimits(verbose_errors=False)  # a schema's words do not belong in a log
         matcher = LLMatcher(made.llg_tokenizer, made.grammar, log_level=0, limits=limits)
         if matcher.is_error():
@@ -78,7 +101,16 @@ class Vocabulary:
         matcher.compute_bitmask()
         if matcher.is_error():
             raise _uncompilable(matcher.get_error())
-        return Grammar(matcher, self.eos_id)
+        return Grammar(matcher, self.eos_id, self._letters)
+
+    def _letters(self, text: str) -> list[int]:
+        """``text`` as tokens, of a byte each where the vocabulary has those: any cut of it can be told by them."""
+        if self._bytes is None:
+            found = [self._made.tokenize_bytes(bytes([byte])) for byte in range(256)]
+            self._bytes = [token for (token,) in found] if all(len(each) == 1 for each in found) else []
+        if self._bytes:
+            return [self._bytes[byte] for byte in text.encode()]
+        return list(self._made.tokenize_bytes(text.encode()))
 
 
 class _VocabularyOnly:
@@ -94,20 +126,22 @@ class _VocabularyOnly:
 class Grammar:
     """A compiled grammar; matchers are copies of its own, which stays at the start."""
 
-    def __init__(self, matcher: LLMatcher, eos_id: int) -> None:
+    def __init__(self, matcher: LLMatcher, eos_id: int, letters: Callable[[str], list[int]]) -> None:
         self._matcher = matcher
+        self._letters = letters
         self.eos_id = eos_id
 
     def matcher(self) -> Matcher:
         """A matcher at the start of a document. Takes microseconds."""
-        return Matcher(self._matcher.deep_copy())
+        return Matcher(self._matcher.deep_copy(), self._letters)
 
 
 class Matcher:
     """Where one document stands in its grammar."""
 
-    def __init__(self, inner: LLMatcher) -> None:
+    def __init__(self, inner: LLMatcher, letters: Callable[[str], list[int]]) -> None:
         self._inner = inner
+        self._letters = letters
 
     def allowed(self) -> bytes:
         """The tokens that may follow, one bit each, the lowest bit of a byte first.
@@ -122,6 +156,20 @@ class Matcher:
         """The document goes on with ``token_id``. Raises as :meth:`allowed`."""
         self._inner.consume_token(token_id)
         self._check()
+
+    def fits(self, text: str) -> bool:
+        """Whether a document may begin with ``text``, or is whole before it ends. The matcher is used up."""
+        tokens = self._letters(text)
+        taken = self._inner.validate_tokens(tokens)
+        if taken == len(tokens):
+            return True
+        self._inner.try_consume_tokens(tokens[:taken])
+        return not self._inner.is_error() and self._inner.is_accepting()
+
+    def take_text(self, text: str) -> bool:
+        """The document goes on with ``text``; False where it cannot, and the matcher is used up."""
+        tokens = self._letters(text)
+        return self._inner.try_consume_tokens(tokens) == len(tokens) and not self._inner.is_error()
 
     def _check(self) -> None:
         if self._inner.is_error():

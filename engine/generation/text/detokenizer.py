@@ -51,10 +51,15 @@ class Detokenizer:
         context_ids: The end of what the text follows on. With it, a space in front of the first word is kept; without
             it the text begins as a text of its own does, where SentencePiece tokenizers drop that space. Pass it to
             continue a text (a completion, an open assistant turn), leave it out for a new turn.
+        shown_ids: Tokens that are written as they are, although others like them show nothing.
     """
 
-    def __init__(self, tokenizer: TokenSource, context_ids: Sequence[int] = ()) -> None:
+    def __init__(
+        self, tokenizer: TokenSource, context_ids: Sequence[int] = (), shown_ids: Collection[int] = ()
+    ) -> None:
         self._hidden = tokenizer.hidden_ids
+        self._shown_ids = shown_ids
+        self._name = tokenizer.token_text
         context = [i for i in context_ids[-_CONTEXT:] if i not in self._hidden]
         self._decoder: _ByteDecoder | _WindowDecoder
         if tokenizer.exact_bytes:
@@ -64,6 +69,8 @@ class Detokenizer:
 
     def feed(self, token_id: int) -> str:
         """The text this token completes; empty for a token that shows nothing or ends inside a character."""
+        if token_id in self._shown_ids:
+            return self._decoder.finish() + self._name(token_id)
         if token_id in self._hidden:
             return ""
         return self._decoder.feed(token_id)

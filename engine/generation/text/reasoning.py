@@ -7,18 +7,12 @@ for reasoning would look like lost data.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import Enum, StrEnum
+from enum import Enum
+
+from engine.generation.text.parts import Kind, Part
 
 OPEN = "<think>"
 CLOSE = "</think>"
-
-
-class Kind(StrEnum):
-    """What a piece of an answer is."""
-
-    CONTENT = "content"
-    REASONING = "reasoning"
 
 
 class Beginning(Enum):
@@ -32,20 +26,6 @@ class Beginning(Enum):
     """The prompt ended with the open tag."""
     INSIDE = "inside"
     """In the midst of reasoning that was cut: what comes goes on with the prompt's last word."""
-
-
-@dataclass(frozen=True)
-class Part:
-    """Part of a text. ``mark``: it is shown to nobody (a tag, and the white space before and behind it)."""
-
-    kind: Kind
-    text: str
-    mark: bool = False
-
-    @property
-    def aside(self) -> bool:
-        """Whether it is no part of the answer, so that the request's stop strings say nothing of it."""
-        return self.mark or self.kind is not Kind.CONTENT
 
 
 class _Stage(Enum):
@@ -80,6 +60,21 @@ class ReasoningSplitter:
         self._held = ""
         self._content_before = False
         self._at_start = False  # after the close tag, with nothing but white space so far
+
+    @property
+    def answering(self) -> bool:
+        """Whether text is the answer now, so far as it is settled."""
+        return self._stage is not _Stage.REASONING
+
+    @property
+    def settled(self) -> bool:
+        """Whether all that comes is the answer."""
+        return self._stage is _Stage.AFTER and not self._at_start
+
+    def settle(self) -> None:
+        """All that comes is the answer, whatever tags it holds."""
+        if self._stage is _Stage.BEFORE:
+            self._stage = _Stage.AFTER
 
     def feed(self, text: str) -> list[Part]:
         """What the next piece of text settles."""

@@ -71,6 +71,15 @@ class StopHolder:
         self._held = whole[len(whole) - tail :]
         return Held(whole[: len(whole) - tail])
 
+    def pass_by(self, text: str) -> Held:
+        """Text in which no stop counts at all. None reaches over its edges either."""
+        if self._stopped:
+            return Held("", True)
+        for matcher in self._matchers:
+            matcher.matched = 0
+        held, self._held = self._held, ""
+        return Held(held + text)
+
     def finish(self) -> str:
         """What was held, now that nothing follows: the beginning of a stop that never came is text."""
         rest, self._held = self._held, ""

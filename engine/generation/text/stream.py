@@ -7,13 +7,14 @@ text goes.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from engine.generation.request import Piece, TokenInfo, joined
 from engine.generation.text.detokenizer import Detokenizer, TokenSource
-from engine.generation.text.reasoning import CLOSE, OPEN, Beginning, Edges, Kind, Part, ReasoningSplitter
+from engine.generation.text.parts import Kind, Part
+from engine.generation.text.reasoning import CLOSE, OPEN, Beginning, Edges, ReasoningSplitter
 from engine.generation.text.stops import StopHolder
 
 if TYPE_CHECKING:
@@ -32,6 +33,25 @@ class Emitted:
 
     pieces: tuple[Piece, ...] = ()
     stopped: bool = False
+
+
+class CallFinder(Protocol):
+    """Tells calls from the text of an answer around them, on any cut; every character comes out again, in order."""
+
+    raw: str | None
+    """What was written since a call's mark; None outside of calls."""
+
+    def feed(self, text: str) -> list[Part]:
+        """What the next piece of text settles."""
+        ...
+
+    def flush(self) -> list[Part]:
+        """Something comes next that is no part of the answer."""
+        ...
+
+    def finish(self) -> list[Part]:
+        """What is still held, now that nothing follows."""
+        ...
 
 
 @dataclass
@@ -64,6 +84,10 @@ class ChoiceText:
         prompt_chars: Length of the prompt in characters; where ``text_offset`` starts.
         turn_ends: Stop strings of the program's own, which close a turn wherever they stand.
         beginning: Where the text begins; by default all of it is the answer.
+        calls: Finds calls in the answer, where it may have any.
+        begun: What the answer goes on with of the prompt: a call that is open in it is finished, and one that is whole
+            in it is told with the first token.
+        shown_ids: Tokens that calls are made of and that otherwise show nothing.
     """
 
     def __init__(
@@ -76,11 +100,17 @@ class ChoiceText:
         prompt_chars: int = 0,
         turn_ends: Sequence[str] = (),
         beginning: Beginning = Beginning.NEVER,
+        calls: CallFinder | None = None,
+        begun: str = "",
+        shown_ids: Collection[int] = (),
     ) -> None:
         self._tokenizer = tokenizer
         self._stop_texts = frozenset((*stops, *turn_ends))
-        self._detokenizer = Detokenizer(tokenizer, context_ids)
+        self._detokenizer = Detokenizer(tokenizer, context_ids, shown_ids)
         self._splitter = ReasoningSplitter(beginning)
+        self._calls = calls
+        self._from_prompt = 0  # characters of the prompt that the finder of calls has not given back yet
+        self._told: list[Piece] = []  # calls that stand in the prompt
         self._edges = Edges(beginning)
         self._kind = Kind.REASONING if self._edges.found else Kind.CONTENT
         everywhere = [stop for stop in stops if OPEN in stop or CLOSE in stop]
@@ -93,6 +123,17 @@ class ChoiceText:
         self._held: deque[Part] = deque()  # what the stop holder holds
         self._waiting: deque[_Waiting] = deque()
         self._stopped = False
+        if calls is not None and begun:
+            self._from_prompt = len(begun)
+            for part in self._new(calls.feed(begun)):
+                self._told.append(Piece(part.kind, part.told, call=part.call, opens=part.opens))
+            if calls.raw is not None:
+                self._splitter.settle()
+
+    @property
+    def answering(self) -> bool:
+        """Whether what comes next is the answer, not reasoning."""
+        return self._splitter.answering
 
     @property
     def reasoned(self) -> bool:
@@ -103,7 +144,7 @@ class ChoiceText:
         """Take the next token; what may be shown now, and with the ``last`` one all the rest. After a stop nothing more
         comes out.
         """
-        fed = self._feed(token)
+        fed = self._with_told(self._feed(token))
         if fed.stopped or not last:
             return fed
         rest = self.finish()
@@ -139,23 +180,80 @@ class ChoiceText:
         parts, stopped = self._hold(text, last=True)
         if not stopped:
             parts += self._through(self._stops.finish())
-        return self._close(parts, stopped=stopped)
+        return self._with_told(self._close(parts, stopped=stopped))
+
+    def _with_told(self, emitted: Emitted) -> Emitted:
+        """``emitted`` behind the calls that stand in the prompt, which are told once."""
+        if not self._told:
+            return emitted
+        told, self._told = self._told, []
+        return Emitted(joined((*told, *emitted.pieces)), emitted.stopped)
 
     def _hold(self, text: str, *, last: bool = False) -> tuple[list[Part], bool]:
         """Look for stops in the next text, in its answer and its reasoning each for those that count there: the parts
         that are let through, and whether one was found.
         """
-        parts = self._splitter.feed(text)
+        parts = self._parts(text)
         if last:
-            parts += self._splitter.finish()
+            parts += self._with_calls(self._splitter.finish())
+            if self._calls is not None:
+                parts += self._new(self._calls.finish())
         through: list[Part] = []
         for part in parts:
             self._held.append(part)
-            held = self._stops.feed(part.text, aside=part.aside)
+            if part.kind is Kind.CALL:
+                held = self._stops.pass_by(part.text)
+                if not part.text:
+                    # It says something all the same: what of it stood in the prompt.
+                    through += self._through(held.text)
+                    through += [self._held.pop()]
+                    continue
+            else:
+                held = self._stops.feed(part.text, aside=part.aside)
             through += self._through(held.text)
             if held.stopped:
                 return through, True
         return through, False
+
+    def _parts(self, text: str) -> list[Part]:
+        """What the next text settles."""
+        if self._calls is None:
+            return self._splitter.feed(text)
+        parts: list[Part] = []
+        for place, character in enumerate(text):
+            if self._splitter.settled:
+                parts += self._with_calls(self._splitter.feed(text[place:]))
+                break
+            # One at a time: behind the mark of a call a tag is text.
+            parts += self._with_calls(self._splitter.feed(character))
+            if self._calls.raw is not None:
+                self._splitter.settle()
+        return parts
+
+    def _with_calls(self, parts: list[Part]) -> list[Part]:
+        """``parts``, calls told from the answer around them."""
+        if self._calls is None:
+            return parts
+        found: list[Part] = []
+        for part in parts:
+            if part.kind is Kind.CONTENT and not part.mark:
+                found += self._new(self._calls.feed(part.text))
+            else:
+                found += [*self._new(self._calls.flush()), part]
+        return found
+
+    def _new(self, parts: list[Part]) -> list[Part]:
+        """``parts`` without what of them stands in the prompt; calls are told whole."""
+        if not self._from_prompt:
+            return parts
+        new: list[Part] = []
+        for part in parts:
+            old = min(self._from_prompt, len(part.text))
+            self._from_prompt -= old
+            left = part if not old else replace(part.cut(old)[1], opens=part.opens)
+            if left.text or (left.call is not None and (left.told or left.opens)):
+                new.append(left)
+        return new
 
     def _through(self, text: str) -> list[Part]:
         """The next characters of what was held, which are ``text``, as the parts they are of."""
@@ -164,8 +262,8 @@ class ChoiceText:
         while left:
             part = self._held.popleft()
             if len(part.text) > left:
-                self._held.appendleft(replace(part, text=part.text[left:]))
-                part = replace(part, text=part.text[:left])
+                part, rest = part.cut(left)
+                self._held.appendleft(rest)
             left -= len(part.text)
             parts.append(part)
         return parts
@@ -202,7 +300,10 @@ class ChoiceText:
             ready: list[TokenInfo] = []
             while self._waiting and self._waiting[0].end is not None and self._waiting[0].end <= self._shown:
                 ready.append(self._waiting.popleft().token)
-            pieces.append(Piece(part.kind, self._edges.show(part), tuple(ready)))
+            if part.kind is Kind.CALL:
+                pieces.append(Piece(part.kind, "" if part.mark else part.told, tuple(ready), part.call, part.opens))
+            else:
+                pieces.append(Piece(part.kind, self._edges.show(part), tuple(ready)))
         return pieces
 
     def _close(self, parts: Sequence[Part], *, stopped: bool) -> Emitted:
@@ -216,7 +317,7 @@ class ChoiceText:
         return Emitted(joined((*pieces, Piece(self._kind, "", kept))), stopped)
 
 
-def text_of_choice(prepared: PreparedRequest, prompt: int) -> ChoiceText:
+def text_of_choice(prepared: PreparedRequest, prompt: int, calls: CallFinder | None = None) -> ChoiceText:
     """The text of a choice for prompt number ``prompt``. Constrained text is all document, whatever it opens."""
     request, given = prepared.request, prepared.prompts[prompt]
     return ChoiceText(
@@ -227,4 +328,7 @@ def text_of_choice(prepared: PreparedRequest, prompt: int) -> ChoiceText:
         context_ids=given.token_ids[-CONTEXT_IDS:] if prepared.continues[prompt] else (),
         min_tokens=request.sampling.min_tokens,
         prompt_chars=len(given.text),
+        calls=calls,
+        begun=given.continued,
+        shown_ids=prepared.shown_ids,
     )

@@ -174,7 +174,7 @@ class Tokenizer(Protocol):
 
     def render_chat(
         self,
-        messages: Sequence[Mapping[str, str]],
+        messages: Sequence[Mapping[str, Any]],
         *,
         add_generation_prompt: bool,
         continue_final: bool,

@@ -267,7 +267,7 @@ class CheckpointTokenizer:
 
     def render_chat(
         self,
-        messages: Sequence[Mapping[str, str]],
+        messages: Sequence[Mapping[str, Any]],
         *,
         add_generation_prompt: bool,
         continue_final: bool,
@@ -276,8 +276,8 @@ class CheckpointTokenizer:
         """The conversation as the model's own template writes it, with everything that was said in it.
 
         Args:
-            messages: ``role`` and ``content`` of each turn, and ``reasoning_content`` for templates that read it;
-                nothing else reaches the template.
+            messages: ``role`` and ``content`` of each turn, and what else templates read of one (``reasoning_content``,
+                ``tool_calls``, ``tool_call_id``, ``name``); nothing else reaches the template.
             add_generation_prompt: End with the opening of an assistant turn.
             continue_final: Leave the last message open, so that the model goes on with it.
             kwargs: Variables for the template.

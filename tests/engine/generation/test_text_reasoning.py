@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.generation.request import Piece, TokenInfo, joined, text_of
-from engine.generation.text.reasoning import Beginning, Edges, Kind, Part, ReasoningSplitter, prompt_beginning
+from engine.generation.text.parts import Kind, Part
+from engine.generation.text.reasoning import Beginning, Edges, ReasoningSplitter, prompt_beginning
 from engine.generation.text.stream import ChoiceText
 from tests.engine.generation.made_tokenizers import byte_chunks, byte_level
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.generation.request import TokenInfo, text_of
-from engine.generation.text.reasoning import Kind
+from engine.generation.text.parts import Kind
 from engine.generation.text.stream import ChoiceText, Emitted
 from engine.models.backends.tokenizer import CheckpointTokenizer
 from tests.engine.generation.made_tokenizers import byte_chunks, byte_level, sentencepiece

@@ -31,6 +31,9 @@ _LATER_ROLES: Mapping[str, tuple[tuple[str, str], ...]] = {
 REASONING = "reasoning_content"
 """What templates call the former thoughts of an assistant's turn."""
 
+FURTHER_KEYS = (REASONING, "tool_calls", "tool_call_id", "name")
+"""What a turn may have beside role and content, for templates that speak of it."""
+
 
 class TemplateRaised(Exception):
     """The chat template could not be rendered; the text is the template's own words, or what is wrong with it."""
@@ -72,7 +75,7 @@ class ChatTemplate:
     def __init__(self, source: str, named: Mapping[str, Any]) -> None:
         self._source = source
         # A template that dumps whole messages would write out a key it does not know.
-        self._keys = ("role", "content", *((REASONING,) if REASONING in source else ()))
+        self._keys = ("role", "content", *(key for key in FURTHER_KEYS if key in source))
         self._named = dict(named)
         self._lock = threading.Lock()
         self._look: _Look | None = None
@@ -82,7 +85,7 @@ class ChatTemplate:
 
     def render(
         self,
-        messages: Sequence[Mapping[str, str]],
+        messages: Sequence[Mapping[str, Any]],
         *,
         add_generation_prompt: bool,
         continue_final: bool,
@@ -99,7 +102,9 @@ class ChatTemplate:
         if look.fault is not None and not _is_refusal(look.fault):
             raise TemplateBroken(str(look.fault))
         for number, message in enumerate(messages):
-            if message["role"] in look.dropped and message["content"].strip():
+            # A tool's turn alone says nothing of one that answers a call.
+            alone = "tool_call_id" not in message
+            if message["role"] in look.dropped and message["content"].strip() and alone:
                 raise TemplateLost(number, message["role"])
         variables = {**kwargs, "add_generation_prompt": add_generation_prompt}
         return self._run(messages, look.parts, variables, continue_final)
@@ -123,7 +128,7 @@ class ChatTemplate:
 
     def _run(
         self,
-        messages: Sequence[Mapping[str, str]],
+        messages: Sequence[Mapping[str, Any]],
         parts: frozenset[str],
         variables: Mapping[str, object],
         continue_final: bool = False,

@@ -87,7 +87,7 @@ def variables(source: str) -> list[str]:
 
 def render(
     source: str,
-    messages: Sequence[Mapping[str, str]],
+    messages: Sequence[Mapping[str, Any]],
     variables: Mapping[str, Any],
     *,
     parts: Collection[str] = (),
@@ -145,7 +145,7 @@ def _cut_at_open_end(text: str, final: str) -> str:
 # --- was everything said? ---------------------------------------------------------------------------------------------
 
 
-def _left_out(messages: Sequence[Mapping[str, str]], text: str) -> list[int]:
+def _left_out(messages: Sequence[Mapping[str, Any]], text: str) -> list[int]:
     """Numbers of the messages whose content is not in ``text``.
 
     Templates may trim, fold case, escape for HTML or JSON, and leave out the thoughts of an assistant's turn.

@@ -1,0 +1,88 @@
+"""The grammar of an answer that may, or must, hold calls: rules of its wire around the schemas of its tools.
+
+A value that needs no model: what it is made of names it in the cache of compiled constraints.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from engine.generation.constraints.keywords import compact
+from engine.generation.constraints.numbers import as_told
+from engine.generation.tools.wire import Wire, literal
+
+if TYPE_CHECKING:
+    from engine.generation.constraints.grammar import Vocabulary
+    from engine.generation.tools.guard import CompiledCalls
+
+_SEPARATORS = {"item_separator": ", ?", "key_separator": ": ?"}
+"""As JSON is written with and without a space; no other white space, which a model could write without end."""
+_PLAIN_ESCAPES = '"\\bfnrt'
+
+
+@dataclass(frozen=True, eq=False)
+class CallGrammar:
+    """What is enforced of an answer with tools.
+
+    Attributes:
+        wire: How calls are written.
+        arguments: By name, the schema that a tool's arguments are held to.
+        most: Calls of one answer.
+        strict: Names of tools whose complete arguments are checked against their schema once more.
+        insists: Whether the answer is nothing but calls, from its first token on; else what follows a mark is held.
+        document: The schema of an answer without calls, where it has to have a form.
+        text: What all of this comes to, for the cache.
+    """
+
+    wire: Wire
+    arguments: Mapping[str, Mapping[str, Any]]
+    most: int
+    insists: bool
+    strict: frozenset[str] = frozenset()
+    document: str | None = None
+    text: str = field(init=False, default="")
+
+    def __post_init__(self) -> None:
+        schemas = {name: compact(schema) for name, schema in self.arguments.items()}
+        told = [type(self.wire).__name__, schemas, self.most, self.insists, self.document]
+        object.__setattr__(self, "text", "tools " + json.dumps(told, ensure_ascii=False))
+
+    @property
+    def whole(self) -> bool:
+        """Whether it holds the answer from its first token on."""
+        return self.insists or self.document is not None
+
+    def compile(self, vocabulary: Vocabulary, eos_ids: Collection[int]) -> CompiledCalls:
+        """The grammar for one model. Raises :class:`ResponseFormatUnsupported` with the library's words."""
+        from engine.generation.tools.guard import CompiledCalls
+
+        rules = {name: f"arguments_{place}" for place, name in enumerate(self.arguments)}
+
+        def mark(text: str) -> str:
+            """The tokens that are ``text`` and show nothing, or its letters."""
+            return "(" + " | ".join([*(f"<[{token}]>" for token in vocabulary.marks(text)), literal(text)]) + ")"
+
+        parts = [self.wire.rules(rules, self.most, mark)]
+        for name, rule in rules.items():
+            parts.append(self.wire.arguments_rule(rule, told_to_library(self.arguments[name])))
+        if self.document is not None:
+            parts.append(f"document: %json {told_to_library(json.loads(self.document), _TIGHT)}\n")
+        if self.insists:
+            start = "start: calls"
+        else:
+            start = "start: held" if self.document is None else "start: document | calls"
+        return CompiledCalls(self, vocabulary.compile_rules(start + "\n" + "".join(parts)), eos_ids)
+
+
+_TIGHT: Mapping[str, str] = {}
+
+
+def told_to_library(schema: Mapping[str, Any] | bool, separators: Mapping[str, str] = _SEPARATORS) -> str:
+    """``schema`` as the library is told it, with how its documents are written."""
+    rules: dict[str, Any] = {"whitespace_flexible": False, **separators}
+    if "\\u" not in compact(schema):
+        rules["json_allowed_escapes"] = _PLAIN_ESCAPES
+    return as_told(schema, {"x-guidance": rules})
