@@ -11,16 +11,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from engine.generation.constraints.keywords import compact
-from engine.generation.constraints.numbers import as_told
-from engine.generation.tools.wire import Wire, literal
+from engine.generation.tools.wire import Wire, literal, told_to_library
 
 if TYPE_CHECKING:
     from engine.generation.constraints.grammar import Vocabulary
     from engine.generation.tools.guard import CompiledCalls
-
-_SEPARATORS = {"item_separator": ", ?", "key_separator": ": ?"}
-"""As JSON is written with and without a space; no other white space, which a model could write without end."""
-_PLAIN_ESCAPES = '"\\bfnrt'
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,22 +62,11 @@ class CallGrammar:
 
         parts = [self.wire.rules(rules, self.most, mark)]
         for name, rule in rules.items():
-            parts.append(self.wire.arguments_rule(rule, told_to_library(self.arguments[name])))
+            parts.append(self.wire.arguments_rule(rule, self.arguments[name]))
         if self.document is not None:
-            parts.append(f"document: %json {told_to_library(json.loads(self.document), _TIGHT)}\n")
+            parts.append(f"document: %json {told_to_library(json.loads(self.document), {})}\n")
         if self.insists:
             start = "start: calls"
         else:
             start = "start: held" if self.document is None else "start: document | calls"
         return CompiledCalls(self, vocabulary.compile_rules(start + "\n" + "".join(parts)), eos_ids)
-
-
-_TIGHT: Mapping[str, str] = {}
-
-
-def told_to_library(schema: Mapping[str, Any] | bool, separators: Mapping[str, str] = _SEPARATORS) -> str:
-    """``schema`` as the library is told it, with how its documents are written."""
-    rules: dict[str, Any] = {"whitespace_flexible": False, **separators}
-    if "\\u" not in compact(schema):
-        rules["json_allowed_escapes"] = _PLAIN_ESCAPES
-    return as_told(schema, {"x-guidance": rules})

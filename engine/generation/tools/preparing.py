@@ -77,6 +77,15 @@ def grammar_of(tools: Tools, form: ToolForm, response_format: ResponseFormat | N
     """What the answer is held to. Raises :class:`ToolSchemaUnsupported`."""
     document = None if response_format is None else response_format.text
     schemas = {tool.name: enforced_arguments(tool).schema for tool in tools.to_call}
+    for tool in tools.to_call:
+        if tool.strict and (why := form.wire.cannot_hold(schemas[tool.name])) is not None:
+            raise ToolSchemaUnsupported(
+                f"The schema of the strict tool {tool.name!r} cannot be enforced in the form in which this model "
+                f"writes calls: {why}.",
+                param="tools",
+                details={"tool": tool.name},
+                remedy="Leave 'strict' out, or take what is named out of the schema.",
+            )
     strict = frozenset(tool.name for tool in tools.to_call if tool.strict)
     return CallGrammar(form.wire, schemas, tools.most_calls, tools.insists, strict, document)
 

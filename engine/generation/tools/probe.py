@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
 from engine.generation.tools.json_wires import Generic, Hermes, Llama3, MistralArgs, MistralList
+from engine.generation.tools.raw_wires import Pythonic, QwenXml
 from engine.generation.tools.wire import Wire
 from engine.models.backends.templates.chat import TemplateRaised
 
@@ -75,6 +76,9 @@ GENERIC = ToolForm(Generic())
 _SHAPES: tuple[tuple[re.Pattern[str], Callable[[], Wire]], ...] = (
     (re.compile(rf"\[TOOL_CALLS\]\s*{_NAME}(?:\[CALL_ID\]\w*)?\[ARGS\]\s*\{{"), MistralArgs),
     (re.compile(rf'\[TOOL_CALLS\]\s*\[\s*\{{[^{{]*"name":\s*"{_NAME}"'), MistralList),
+    (re.compile(rf"<function={_NAME}>\s*<parameter={_KEY}>"), QwenXml),
+    (re.compile(rf"<\|tool_call_start\|>\[{_NAME}\({_KEY}="), Pythonic),
+    (re.compile(rf"\[{_NAME}\({_KEY}="), lambda: Pythonic(bare=True)),
     (re.compile(rf'<tool_call>\s*\{{\s*"name":\s*"{_NAME}",\s*"arguments":\s*\{{'), Hermes),
     (re.compile(rf'\{{\s*(?:"type":\s*"function",\s*)?"name":\s*"{_NAME}",\s*"parameters":\s*\{{'), Llama3),
 )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 import regex  # the one that can say that a text may become a match
 
@@ -152,7 +153,7 @@ class CallReader:
         self._begin(parts, found)
         return True
 
-    def _mark_at(self, found: regex.Match[str]) -> int | None:
+    def _mark_at(self, found: Any) -> int | None:
         """Where in the held text the mark begins, once it is whole."""
         start = len(self._held) - len(self._held.lstrip()) if found.partial else found.start("from")
         return start if self._mark.match(self._held, start) else None
@@ -184,7 +185,7 @@ class CallReader:
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
-    def _begin(self, parts: list[Part], head: regex.Match[str]) -> None:
+    def _begin(self, parts: list[Part], head: Any) -> None:
         tool = self._tools.tool(head["name"])
         call = Call(self.begun, tool.name, tool.kind is ToolKind.CUSTOM)
         self.begun += 1

@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from engine.generation.constraints.keywords import compact
+from engine.generation.constraints.numbers import as_told
 from engine.generation.tools.scanners import CustomInput, JsonArguments, Scanner
 from engine.generation.tools.values import Tool, ToolKind
 
@@ -71,13 +73,30 @@ class Wire(ABC):
         """What follows the arguments of a call of ``tool``."""
         return CustomInput() if tool.kind is ToolKind.CUSTOM else JsonArguments()
 
-    def arguments_rule(self, name: str, schema: str) -> str:
-        """The rules that make up the rule ``name`` for arguments that fit ``schema``, JSON for llguidance."""
-        return f"{name}: %json {schema}\n"
+    def arguments_rule(self, name: str, schema: Mapping[str, Any]) -> str:
+        """The rules that make up the rule ``name``, for arguments that fit ``schema``."""
+        return f"{name}: %json {told_to_library(schema)}\n"
+
+    def cannot_hold(self, schema: Mapping[str, Any]) -> str | None:
+        """Why arguments in this form cannot be held to ``schema`` in full; None where they can."""
+        return None
 
     @abstractmethod
     def written(self, name: str, arguments: Mapping[str, Any] | str) -> str:
         """A call as text, for a conversation whose template cannot write it."""
+
+
+_SEPARATORS: Mapping[str, str] = {"item_separator": ", ?", "key_separator": ": ?"}
+"""As JSON is written with and without a space; no other white space, which a model could write without end."""
+_PLAIN_ESCAPES = '"\\bfnrt'
+
+
+def told_to_library(schema: Mapping[str, Any] | bool, separators: Mapping[str, str] = _SEPARATORS) -> str:
+    """``schema`` as JSON for llguidance, with how its documents are written."""
+    rules: dict[str, Any] = {"whitespace_flexible": False, **separators}
+    if "\\u" not in compact(schema):
+        rules["json_allowed_escapes"] = _PLAIN_ESCAPES
+    return as_told(schema, {"x-guidance": rules})
 
 
 def either(names: Sequence[str]) -> str:
