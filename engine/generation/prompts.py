@@ -21,13 +21,12 @@ from engine.generation.tools.probe import tool_form
 from engine.generation.tools.turns import (
     NAME,
     NOTE_DESCRIBED,
-    NOTE_SPLIT,
     NOTE_UNREAD,
     TOOL_CALL_ID,
     TOOL_CALLS,
     Turn,
     description,
-    one_call_a_turn,
+    other_ways,
     told_turns,
     variables_for,
     with_description,
@@ -308,14 +307,12 @@ def _rendered(
     except TemplateRaised as error:
         refusal = error  # these words, about the conversation as it was sent, say most
     if not isinstance(refusal, TemplateCostly | TemplateBroken):
-        apart = one_call_a_turn(turns)
-        others = [(_merged(_system_moved(turns)), NOTE_FOLDED)]
-        for other, note in others if apart is None else [(apart, NOTE_SPLIT), *others]:
+        for other, changes in [*other_ways(turns), (_merged(_system_moved(turns)), [NOTE_FOLDED])]:
             try:
                 text, notes = _attempt(tokenizer, other, continued, variables)
             except TemplateRaised:
                 continue
-            return text, [note, *notes]
+            return text, [*changes, *notes]
     if tokenizer.template_fault() is not None:
         # Blaming the conversation would send the person looking where nothing can be found.
         raise InvalidParameter(

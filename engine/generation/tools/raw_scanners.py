@@ -49,12 +49,9 @@ class TaggedArguments:
 
     def finish(self) -> list[Said]:
         """As in the protocol."""
+        # It may be the end of a value, or what stands between two: no part of one for sure.
         held, self._held = self._held, ""
-        if not held:
-            return []
-        if self._key is not None and self._is_text(self._key):
-            return [(held, held if self._custom else _escaped(held))]
-        return [(held, "")]
+        return [(held, "")] if held else []
 
     def _between(self, said: list[Said]) -> bool:
         parameter = _PARAMETER.match(self._held)

@@ -22,6 +22,7 @@ NOTE_UNREAD = (
     "The model's chat template writes calls in a form that is not read here; the tools were described in the system "
     "text."
 )
+NOTE_NO_TEXT = "The chat template has no place for text beside a call; what the assistant said there was left out."
 NOTE_SPLIT = "The chat template takes one call a turn; turns with several calls were written as several."
 
 _ID_LETTERS = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -95,6 +96,23 @@ def one_call_a_turn(turns: Sequence[Turn]) -> list[Turn] | None:
         told = {call["id"] for call in calls}
         made += [answer for answer in answers if answer.get(TOOL_CALL_ID) not in told]
     return made if split else None
+
+
+def no_text_beside_calls(turns: Sequence[Turn]) -> list[Turn] | None:
+    """``turns`` without what an assistant said in a turn with calls; None where it said nothing there."""
+    if not any(turn.get(TOOL_CALLS) and turn["content"].strip() for turn in turns):
+        return None
+    return [{**turn, "content": ""} if turn.get(TOOL_CALLS) else turn for turn in turns]
+
+
+def other_ways(turns: Sequence[Turn]) -> list[tuple[list[Turn], list[str]]]:
+    """Other ways to tell a template of the calls in ``turns``, the nearest first, each with its notes."""
+    apart = one_call_a_turn(turns)
+    ways = [] if apart is None else [(apart, [NOTE_SPLIT])]
+    for way, notes in [(list(turns), list[str]()), *ways]:
+        if (bare := no_text_beside_calls(way)) is not None:
+            ways.append((bare, [*notes, NOTE_NO_TEXT]))
+    return ways
 
 
 def _answers(turns: Sequence[Turn]) -> list[Turn]:
