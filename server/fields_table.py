@@ -16,7 +16,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from engine.public.generation import MAX_ALLOWED, MAX_CHOICES, MAX_STOPS, MAX_TOP_LOGPROBS, Pooling
+from engine.public.generation import MAX_ALLOWED, MAX_CHOICES, MAX_STOPS, MAX_TOOLS, MAX_TOP_LOGPROBS, Pooling
 from engine.public.library import EngineKind
 from engine.sampling import BY_NAME, GREATEST_BIAS, LEAST_BIAS, MAX_LOGIT_BIAS
 from server.fields import Column, Rule, Use
@@ -50,6 +50,8 @@ VALUES: dict[str, str] = {
     "stop": f"a string or a list of at most {MAX_STOPS}; none empty",
     "allowed_token_ids": f"1 to {MAX_ALLOWED} token ids",
     "response_format": "`text`, `json_object` or `json_schema`",
+    "tools": f"at most {MAX_TOOLS}: functions, custom tools; of other types see [clients](clients.md)",
+    "tool_choice": "`auto`, `none`, `required`, or a tool that is named or allowed",
     "encoding_format": "`float` or `base64`",
     "pooling": ", ".join(f"`{kind.value}`" for kind in Pooling),
     "top_logprobs": f"0 to {MAX_TOP_LOGPROBS}; needs `logprobs`",
@@ -76,8 +78,8 @@ Under *but* stands when something else happens to it. `null` asks for nothing an
 for nothing*. A field that no row names is reported. *Scoring* is a request with `allowed_token_ids`, or with `logprobs`
 and an output cap of 1: it reads one token and writes none.
 
-With the setting `IGNORE_OFFERED_TOOLS` the `tools` and `functions` that a chat offers are reported instead of refused,
-unless the request insists that one is called.
+With the setting `IGNORE_OFFERED_TOOLS` the `tools` and `functions` that a chat offers are reported and not used, unless
+the request insists that one is called.
 """
 
 

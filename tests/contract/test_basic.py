@@ -114,10 +114,10 @@ def test_content_parts_are_joined(live: Live) -> None:
 
 def test_extra_message_keys_never_reach_the_template(live: Live) -> None:
     plain = live.chat(messages=[{"role": "user", "content": "hi"}])
-    extra = live.chat(messages=[{"role": "user", "content": "hi", "name": "Ann", "tool_calls": [1]}])  # A106
+    extra = live.chat(messages=[{"role": "user", "content": "hi", "name": "Ann", "mood": "gay"}])  # A106
     assert extra.json()["choices"] == plain.json()["choices"]
     assert extra.json()["usage"]["prompt_tokens"] == plain.json()["usage"]["prompt_tokens"]
-    assert extra.headers["X-miLLM-Ignored-Fields"] == '"messages[0].name", "messages[0].tool_calls"'
+    assert extra.headers["X-miLLM-Ignored-Fields"] == '"messages[0].name", "messages[0].mood"'
 
 
 def test_several_choices(live: Live) -> None:

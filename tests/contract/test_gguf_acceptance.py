@@ -39,7 +39,7 @@ def resident(live: Live) -> str:
 @pytest.mark.parametrize(
     ("path", "field", "value"),
     [
-        (CHAT, "tools", [{"type": "function", "function": {"name": "f"}}]),
+        (CHAT, "functions", [{"name": "f"}]),
         (CHAT, "reasoning_effort", "low"),
         (TEXT, "suffix", "the end"),
         (TEXT, "response_format", {"type": "json_object"}),

@@ -6,9 +6,8 @@ import math
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessageChunk, HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, SystemMessage, ToolMessage
 from langchain_openai import ChatOpenAI, OpenAI, OpenAIEmbeddings
-from openai import BadRequestError
 from pydantic import BaseModel, Field, SecretStr
 
 from tests.contract.conftest import MODEL, Live
@@ -103,10 +102,22 @@ def test_logprobs(live: Live) -> None:
     assert [len(entry["top_logprobs"]) for entry in content] == [2, 2, 2]
 
 
-def test_tools_are_refused_in_words(live: Live) -> None:
-    with pytest.raises(BadRequestError) as caught:
-        model(live).bind_tools([Reply]).invoke(MESSAGES)
-    assert (caught.value.code, caught.value.param) == ("field_not_honoured", "tools")
+def test_tools_in_two_rounds(live: Live) -> None:
+    # T058
+    asking = model(live, max_tokens=300).bind_tools([Reply], tool_choice="Reply")
+    first = asking.invoke(MESSAGES)
+    assert isinstance(first, AIMessage)
+    (call,) = first.tool_calls
+    assert call["name"] == "Reply"
+    assert call["args"]["word"] in ("yes", "no", "maybe")
+    told = [HumanMessage("the quick brown fox"), first, ToolMessage("heard", tool_call_id=call["id"])]
+    (again,) = asking.invoke(told).tool_calls
+    assert again["id"] != call["id"]
+    whole = None
+    for chunk in asking.stream(MESSAGES):
+        whole = chunk if whole is None else whole + chunk
+    assert isinstance(whole, AIMessageChunk)
+    assert [each["args"] for each in whole.tool_calls] == [call["args"]]
 
 
 def test_text_completions(live: Live) -> None:

@@ -114,9 +114,9 @@ def test_errors_are_exceptions(live: Live) -> None:
             client.chat.completions.create(
                 model=MODEL,
                 messages=MESSAGES,  # type: ignore[arg-type]
-                tools=[{"type": "function", "function": {"name": "f", "parameters": {}}}],
+                tools=[{"type": "function", "function": {"name": "a name", "parameters": {}}}],
             )
-        assert (tools.value.code, tools.value.param) == ("field_not_honoured", "tools")
+        assert (tools.value.code, tools.value.param) == ("invalid_parameter", "tools.0.function.name")
     with (
         live.sdk(default_headers={"Origin": "https://evil.example"}) as page,
         pytest.raises(openai.PermissionDeniedError),

@@ -79,9 +79,9 @@ def test_several_bad_fields_give_one_refusal(live: Live) -> None:
     error = response.json()["error"]
     assert error["param"] == "temperature"
     assert "and 2 more validation errors" in error["message"]  # A031
-    several = live.chat(dimensions=5, tools=[{"type": "function", "function": {"name": "f"}}]).json()["error"]
+    several = live.chat(dimensions=5, functions=[{"name": "f"}]).json()["error"]
     assert several["param"] == "dimensions"  # A076
-    assert "'tools'" in several["message"]  # A076
+    assert "'functions'" in several["message"]  # A076
 
 
 @pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity", "1e999"])
@@ -131,7 +131,7 @@ def test_limits_that_still_pass(live: Live) -> None:
     ("name", "value"),
     [
         ("dimensions", 5),  # A071
-        ("tools", [{"type": "function", "function": {"name": "f"}}]),  # A062
+        ("functions", [{"name": "f"}]),  # A062
         ("reasoning_effort", "low"),
     ],
 )

@@ -57,6 +57,8 @@ EXPECTED: dict[str, tuple[int, str, str | None]] = {
     "non_finite_logits": (500, "server_error", None),
     "invalid_scoring_request": (400, "invalid_request_error", None),
     "response_format_unsupported": (400, "invalid_request_error", None),
+    "tool_schema_unsupported": (400, "invalid_request_error", None),
+    "unsupported_tool": (400, "invalid_request_error", None),
     "constrained_output_invalid": (500, "server_error", None),
     "embedding_vector_invalid": (500, "server_error", None),
     "model_not_found": (404, "invalid_request_error", None),

@@ -32,9 +32,6 @@ def refusal(endpoint: Column, **body: Any) -> FieldNotHonoured:
 
 
 CALLS: list[tuple[str, Any]] = [
-    ("tools", [{"type": "function", "function": {"name": "f"}}]),  # A062
-    ("tool_choice", "required"),
-    ("tool_choice", {"type": "function", "function": {"name": "f"}}),
     ("functions", [{"name": "f"}]),
     ("function_call", {"name": "f"}),
     ("dimensions", 5),  # A071
@@ -94,16 +91,25 @@ def test_null_under_an_unknown_name_asks_for_nothing() -> None:
     assert locations(CHAT, foo=None, messages=[{"role": "user", "content": "x", "name": None}]) == ()
 
 
-@pytest.mark.parametrize(("name", "value"), [("echo", 0), ("normalize", 0), ("tools", {}), ("pooling", ["mean"])])
+@pytest.mark.parametrize(("name", "value"), [("echo", 0), ("normalize", 0), ("functions", {}), ("pooling", ["mean"])])
 def test_neutral_values_keep_their_json_type(name: str, value: Any) -> None:
     assert refusal(CHAT, **{name: value}).param == name
 
 
 def test_the_first_offender_is_the_param_and_the_others_are_listed() -> None:
-    error = refusal(CHAT, dimensions=5, foo=1, tools=[{}])  # A076
+    error = refusal(CHAT, dimensions=5, foo=1, functions=[{}])  # A076
     assert error.param == "dimensions"
-    assert "'tools'" in error.message
-    assert error.details == {"fields": ["dimensions", "tools"]}
+    assert "'functions'" in error.message
+    assert error.details == {"fields": ["dimensions", "functions"]}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("tools", [{"type": "function", "function": {"name": "f"}}]), ("tool_choice", "required")],
+)
+def test_only_a_chat_calls_anything(name: str, value: Any) -> None:
+    assert locations(CHAT, **{name: value}) == ()
+    assert refusal(TEXT, **{name: value}).param == name
 
 
 def test_further_conversations_are_chats_and_come_as_a_whole() -> None:
@@ -259,7 +265,6 @@ def test_every_honoured_field_is_read_by_the_schema_and_every_read_field_has_a_r
         "service_tier",
         "safety_identifier",
         "prompt_cache_key",
-        "parallel_tool_calls",
         "foo",
     ],
 )

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from engine.errors import FieldNotHonoured, InvalidParameter
 from engine.generation.errors import ResponseFormatUnsupported
 from engine.generation.request import ChatInput, Message, TextInput
+from engine.generation.tools.values import PastCall
 from engine.monitor.activation_spec import ActivationSpec, PositionRange, ReadPoint
 from engine.monitor.errors import SaeActivationsRefused
 from engine.steering.dial import DialWord
@@ -382,22 +383,24 @@ def test_the_repetition_penalty_has_two_names() -> None:
 
 
 def test_roles_and_content() -> None:
+    call = {"id": "call_1", "type": "function", "function": {"name": "g", "arguments": {"a": 1}}}
     parsed = chat(
         messages=[
             {"role": "developer", "content": "a"},  # A020
-            {"role": "function", "content": "b"},
-            {"role": "assistant", "content": None},  # A022
+            {"role": "function", "content": "b", "name": "f"},
+            {"role": "assistant", "content": None, "tool_calls": [call]},  # A022
             {"role": "user", "content": [{"type": "text", "text": "c"}, {"type": "input_text", "text": " d"}]},
             {"role": "tool"},
         ]
     )
+    past = PastCall("call_1", "g", '{"a": 1}')
     assert isinstance(parsed.generation.input, ChatInput)
     assert parsed.generation.input.messages == (
         Message("system", "a"),
-        Message("tool", "b"),
-        Message("assistant", None),
+        Message("tool", "b", name="f"),
+        Message("assistant", None, calls=(past,)),
         Message("user", "c d"),
-        Message("tool", None),
+        Message("tool", None, call_id="call_1", name="g"),
     )
 
 

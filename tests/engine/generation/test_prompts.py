@@ -11,7 +11,6 @@ from engine.generation.prompts import (
     NOTE_APPENDED,
     NOTE_FOLDED,
     NOTE_NO_TEMPLATE,
-    NOTE_TOOLS_DROPPED,
     prepare_chat,
     prepare_text,
     unread_variables,
@@ -147,7 +146,8 @@ def test_the_token_ids_are_those_of_the_text() -> None:
 def test_roles_the_templates_do_not_know_are_settled() -> None:
     template = "{% for m in messages %}{{ m['role'] }} {{ m['content'] }} {% endfor %}"
     text, _, _ = rendered(byte_level(chat_template=template), ("developer", "a"), ("user", "b"), ("function", "c"))
-    assert text == "system a user b tool c "
+    # Without tools of its own a template is told in a user's turn what a tool said.
+    assert text == "system a user b user <tool_response>\nc\n</tool_response> "
 
 
 def test_variables_reach_the_template_and_unread_ones_are_noted() -> None:
@@ -249,10 +249,12 @@ def test_generic_turns_for_a_model_without_a_template() -> None:
     assert (notes, continued) == ((NOTE_NO_TEMPLATE,), False)
 
 
-def test_generic_turns_drop_tool_messages_and_say_so() -> None:
+def test_generic_turns_tell_what_a_tool_said() -> None:
     text, notes, _ = rendered(byte_level(chat_template=None), ("user", "a"), ("tool", "7"), ("system", "end"))
-    assert text == "<start_of_turn>user\na<end_of_turn>\n<start_of_turn>user\nend<end_of_turn>\n<start_of_turn>model\n"
-    assert notes == (NOTE_NO_TEMPLATE, NOTE_TOOLS_DROPPED)
+    told = "<start_of_turn>user\n<tool_response>\n7\n</tool_response><end_of_turn>\n"
+    ending = "<start_of_turn>user\nend<end_of_turn>\n<start_of_turn>model\n"
+    assert text == f"<start_of_turn>user\na<end_of_turn>\n{told}{ending}"
+    assert notes == (NOTE_NO_TEMPLATE,)
 
 
 def test_generic_turns_continue_an_unfinished_answer() -> None:
