@@ -25,7 +25,7 @@ class ServerSettings(BaseModel):
     MAX_BODY_BYTES: int = Field(32 * 1024 * 1024, ge=1024, description="Largest request body.")
     MAX_EVENT_SOCKETS: int = Field(32, ge=0, description="Clients at the event socket at once; past it 503.")
     IGNORE_OFFERED_TOOLS: bool = Field(
-        False, description="Answer a chat that offers tools without them, instead of refusing it; the header says so."
+        False, description="Answer a chat that offers tools without them; the header says so."
     )
     REPORT_CHUNKS: Literal["closing", "separate"] = Field(
         "closing", description="Where a stream tells what steered it: on the last chunk with a choice, or in its own."

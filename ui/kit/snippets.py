@@ -58,9 +58,8 @@ print(llm.invoke("Hello!").content)'''
         Snippet(
             "Open WebUI",
             "In Open WebUI: Settings → Admin → Connections → OpenAI API, then paste these two. "
-            "Where Open WebUI runs in Docker, use the second address. It offers tools with every chat, which are "
-            "refused: switch on IGNORE_OFFERED_TOOLS in the settings here, or set Function Calling to Legacy there "
-            "(Models → Model Defaults → Model Parameters).",
+            "Where Open WebUI runs in Docker, use the second address. It offers tools with every chat; a model whose "
+            "template has none answers without them, and the list of requests says so.",
             f"Address   {address}\nIn Docker {_for_docker(address)}\nKey       {shown}",
         ),
         Snippet("LangChain", "The package langchain-openai takes any base URL.", langchain),
