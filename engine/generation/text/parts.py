@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 
@@ -34,6 +34,7 @@ class Part:
         call: The call it is a part of.
         opens: With it the call's name is whole.
         says: What is told of it, where that is not the text itself.
+        sealed: No stop string is looked for in it: it was to be a call, and was cut.
     """
 
     kind: Kind
@@ -42,6 +43,7 @@ class Part:
     call: Call | None = None
     opens: bool = False
     says: str | None = None
+    sealed: bool = False
 
     @property
     def aside(self) -> bool:
@@ -55,6 +57,7 @@ class Part:
 
     def cut(self, length: int) -> tuple[Part, Part]:
         """Its first ``length`` characters and the rest, which says what both together say."""
-        head = Part(self.kind, self.text[:length], self.mark, self.call, False, None if self.call is None else "")
-        says = self.says if self.call is None else self.told
-        return head, Part(self.kind, self.text[length:], self.mark, self.call, self.opens, says)
+        first, rest = self.text[:length], self.text[length:]
+        if self.call is None:
+            return replace(self, text=first), replace(self, text=rest)
+        return replace(self, text=first, opens=False, says=""), replace(self, text=rest, says=self.told)

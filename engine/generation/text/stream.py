@@ -201,7 +201,7 @@ class ChoiceText:
         through: list[Part] = []
         for part in parts:
             self._held.append(part)
-            if part.kind is Kind.CALL:
+            if part.kind is Kind.CALL or part.sealed:
                 held = self._stops.pass_by(part.text)
                 if not part.text:
                     # It says something all the same: what of it stood in the prompt.

@@ -76,10 +76,6 @@ class CallGuard:
         """Whether ``text``, which begins with a mark, may begin a call. What is held fits anyway."""
         return self._matcher is not None or self._compiled.compiled.matcher().fits(text)
 
-    def begin(self, *, answering: bool) -> None:
-        """The answer begins, behind what it continues. ``answering``: it is not reasoning that comes first."""
-        self.follow(answering=answering)
-
     def follow(self, *, answering: bool) -> None:
         """The text went on: be held where it has to be. ``answering``: what comes next is the answer itself."""
         if self._compiled.grammar.whole:
@@ -87,6 +83,8 @@ class CallGuard:
                 self._matcher = self._compiled.compiled.matcher()
                 if self.reader.raw is not None:
                     self._matcher.take_text(self.reader.raw)
+                elif self._compiled.grammar.insists:
+                    self.reader.only_calls_now()
         elif self.reader.raw is None:
             self._matcher = None
         elif self._matcher is None:

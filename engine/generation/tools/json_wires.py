@@ -100,8 +100,10 @@ class Llama3(_ObjectWire):
     def rules(self, arguments: Mapping[str, str], most: int, mark: MarkRule) -> str:
         """As in the base."""
         tag = mark(self.marks[0])
+        # Written out in letters it would mean nothing to a model that does not know it.
+        opens = f"({tag})? " if "<[" in tag else ""
         return (
-            f"held: ({tag})? {repeated('object', 'SEMICOLON object', most)}\n"
+            f"held: {opens}{repeated('object', 'SEMICOLON object', most)}\n"
             "calls: held\n"
             f"SEMICOLON: /; ?\\n?/\n{self._object(arguments)}"
         )

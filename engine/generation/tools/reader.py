@@ -7,7 +7,7 @@ call, or as a mark that nobody is shown.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
@@ -97,10 +97,18 @@ class CallReader:
             if mark or blank_after:
                 parts.append(Part(Kind.CALL, self._held, mark=True))
             else:
+                # What was to be a call is no text in which anybody looks for a stop.
+                sealed = self.raw is not None or self._tools.insists
                 self._content(parts, len(self._held))
+                if sealed:
+                    parts = [replace(part, sealed=True) for part in parts]
             self._held = ""
         self.raw = None
         return parts
+
+    def only_calls_now(self) -> None:
+        """What comes is nothing but calls, whatever was said before."""
+        self._bare = True
 
     def flush(self) -> list[Part]:
         """What is held becomes what it is: something that is no part of the answer comes next."""
