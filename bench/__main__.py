@@ -12,13 +12,13 @@ prepare()  # OpenMP settings, before torch is imported
 from app.demo.pack import SMOLLM2, PackPaths  # noqa: E402
 from app.paths import Paths  # noqa: E402
 from bench.harness import OUT, Row, Table, machine, report, write_between  # noqa: E402
-from bench.rows import gguf, lanes, prefix, reading, serving, window  # noqa: E402
+from bench.rows import gguf, lanes, prefix, reading, serving, tools, window  # noqa: E402
 from bench.world import open_world  # noqa: E402
 from engine.config import EngineSettings  # noqa: E402
 from engine.models.backends.llamacpp.availability import is_installed  # noqa: E402
 from engine.models.hardware.devices import set_threads  # noqa: E402
 
-PARTS = ("serving", "prefix", "reading", "lanes", "gguf", "window")
+PARTS = ("serving", "tools", "prefix", "reading", "lanes", "gguf", "window")
 PEER = OUT.parent / "peer" / "bin" / "python"
 """Where ``docs/performance.md`` has llama.cpp's bundled server installed."""
 
@@ -32,12 +32,14 @@ def measure(
     rows: list[Row] = []
     tables: list[Table] = []
     missing: list[str] = []
-    if {"reading", "serving", "lanes"}.intersection(parts):
+    if {"reading", "serving", "tools", "lanes"}.intersection(parts):
         with open_world(model, PREFIX_CACHE_MB=0, **settings) as world:
             if "reading" in parts:
                 rows += reading.measure(world, rounds)
             if "serving" in parts:
                 rows += serving.measure(world, rounds)
+            if "tools" in parts:
+                rows += tools.measure(world, rounds)
             if "lanes" in parts:
                 rows += lanes.measure(world, rounds)
                 tables += lanes.tables(world)
