@@ -86,6 +86,7 @@ async def answer(context: ServerContext, endpoint: Endpoint[A]) -> Response:
             "Content-Type": "application/json",
             headers.BATCH: str(asked.generation.conversations),
             headers.STEERING: finished.steering.text(),
+            headers.WARM: str(finished.usage.cached_tokens),
         },
     )
 

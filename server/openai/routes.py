@@ -7,7 +7,7 @@ from quart import Quart, Response
 from server import sse
 from server.context import ServerContext
 from server.generation.flow import answer
-from server.headers import BACKEND, IGNORED_FIELDS, LOAD_POLICY, RESPONSE_HEADERS, STRICT
+from server.headers import ANSWER_HEADERS, BACKEND, IGNORED_FIELDS, LOAD_POLICY, STRICT
 from server.openai import answers, embeddings
 from server.openai.chat import Chat
 from server.openai.completions import Completions
@@ -29,7 +29,7 @@ def register(app: Quart, context: ServerContext) -> None:
         answer=answers.ChatCompletion,
         streams=answers.ChatChunk,
         errors=_GENERATION_ERRORS,
-        headers=RESPONSE_HEADERS,
+        headers=ANSWER_HEADERS,
         request_headers=(STRICT, LOAD_POLICY),
     )
     async def chat_completions() -> Response:
@@ -42,7 +42,7 @@ def register(app: Quart, context: ServerContext) -> None:
         answer=answers.TextCompletion,
         streams=answers.TextCompletion,
         errors=_GENERATION_ERRORS,
-        headers=RESPONSE_HEADERS,
+        headers=ANSWER_HEADERS,
         request_headers=(STRICT, LOAD_POLICY),
     )
     async def text_completions() -> Response:

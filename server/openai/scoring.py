@@ -46,6 +46,7 @@ async def answer(
         **common_headers(context, prepared.loaded.info.word(solo=True), MODE, unused, (*parsed.notes, *prepared.notes)),
         headers.BATCH: str(parsed.generation.conversations),
         headers.STEERING: NO_STEERING.text(),
+        headers.WARM: str(scored.usage.cached_tokens),
         "Content-Type": "application/json",
     }
     seed = parsed.generation.sampling.seed
