@@ -33,6 +33,7 @@ __all__ = [
     "LOAD_POLICY",
     "MODE",
     "NOTES",
+    "PROFILE",
     "RESPONSE_HEADERS",
     "SEED",
     "STEERING",
@@ -51,6 +52,7 @@ ERROR_CODE = "X-miLLM-Error-Code"
 IGNORED_FIELDS = "X-miLLM-Ignored-Fields"
 LEASE = "X-miLLM-Lease"
 LOAD_POLICY = "X-miLLM-Load-Policy"
+PROFILE = "X-miLLM-Profile"
 STRICT = "X-miLLM-Strict"
 
 ANSWER_HEADERS = (

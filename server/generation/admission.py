@@ -14,11 +14,20 @@ from typing import Any, TypeVar
 
 from quart import request
 
-from engine.errors import FieldNotHonoured, InvalidParameter, MillmError, ModelNotLoaded, described
+from engine.errors import (
+    FieldNotHonoured,
+    InvalidParameter,
+    MillmError,
+    ModelNotFound,
+    ModelNotLoaded,
+    described,
+    shortened,
+)
 from engine.public.generation import PreparedRequest, Usage
 from engine.public.library import ModelRecord
 from engine.public.models import check_generative
 from server import fields, headers
+from server.aliases import Alias
 from server.auxiliary_tasks import side_call
 from server.context import ServerContext
 from server.fields import Column
@@ -31,6 +40,28 @@ T = TypeVar("T")
 
 LOAD_ATTEMPTS = 3
 """How often a model that another request swapped out in the meantime is asked for again."""
+
+
+def named(context: ServerContext, name: str) -> tuple[ModelRecord, Alias | None]:
+    """The model that ``name`` means, and the alias by which it does. A model's own name wins over an alias.
+
+    Raises :class:`ModelNotFound`, also for an alias whose model is gone, and :class:`AmbiguousModelName`.
+    """
+    shelf = context.engine.shelf
+    try:
+        return shelf.resolve(name), None
+    except ModelNotFound:
+        alias = context.aliases.find(name)
+        if alias is None:
+            raise
+    try:
+        return shelf.resolve(alias.model), alias
+    except ModelNotFound as error:
+        raise ModelNotFound(
+            f"{shortened(name)} is an alias of {shortened(alias.model)}. {error.message}",
+            param="model",
+            remedy="Correct the alias in MODEL_ALIASES, which names a model and never another alias.",
+        ) from error
 
 
 def apply_policy(
@@ -73,17 +104,18 @@ def apply_policy(
 
 
 def with_unread_variables(
-    unused: tuple[str, ...], body: Mapping[str, Any], prepared: PreparedRequest
+    unused: tuple[str, ...], body: Mapping[str, Any], prepared: PreparedRequest, lent: frozenset[str] = frozenset()
 ) -> tuple[str, ...]:
     """``unused`` and the template variables that the model's template never reads, by the field they came in.
 
-    Known only with the model at hand; under ``X-miLLM-Strict`` they are refused like every other unused field.
+    ``lent`` are those that came in none: a note says what becomes of them. Known only with the model at hand; under
+    ``X-miLLM-Strict`` they are refused like every other unused field.
     """
-    if not prepared.unread_variables:
+    unread = [name for name in prepared.unread_variables if name not in lent]
+    if not unread:
         return unused
     more = tuple(
-        name if name == "enable_thinking" and name in body else f"chat_template_kwargs.{name}"
-        for name in prepared.unread_variables
+        name if name == "enable_thinking" and name in body else f"chat_template_kwargs.{name}" for name in unread
     )
     found = tuple(dict.fromkeys((*unused, *more)))
     current_exchange().notes.ignored_fields = found

@@ -6,7 +6,7 @@ Fields nobody declares here are not lost: ``server/fields.py`` reports or refuse
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -79,6 +79,11 @@ class Parsed(Asked):
     response_format: ResponseFormatBlock | None = None
 
     @property
+    def steers(self) -> bool:
+        """As in the base."""
+        return self.scoring is None
+
+    @property
     def has_form(self) -> bool:
         """As in the base."""
         return self.response_format is not None
@@ -91,6 +96,14 @@ class Parsed(Asked):
         block = asked.json_schema
         form = ResponseFormat() if block is None else ResponseFormat(block.json_schema, block.name)
         return replace(self.generation, response_format=form)
+
+    def rewritten(self, generation: GenerationRequest) -> Self:
+        """As in the base; what is scored is what would be written."""
+        scoring = self.scoring
+        if scoring is not None:
+            given = generation.input
+            scoring = replace(scoring, input=(given,) if isinstance(given, ChatInput) else given)
+        return replace(self, generation=generation, scoring=scoring)
 
 
 class ChatMessage(BaseModel):

@@ -298,6 +298,14 @@ _REQUEST_HEADERS: Mapping[str, Schema] = {
         "description": "Refuse a request that has fields nobody uses.",
         "schema": {"enum": ["true", "false", "1", "0"]},
     },
+    headers.PROFILE: {
+        "description": "As the field profile; percent-encoded.",
+        "schema": {"type": "string"},
+    },
+    headers.STEERING_INTENSITY: {
+        "description": "As the field steering_intensity.",
+        "schema": {"type": "string", "pattern": "^ *([0-9.]+|off|min|max) *$"},
+    },
     headers.LOAD_POLICY: {
         "description": "auto loads the model that is named; it is the only one possible.",
         "schema": {"enum": ["auto"]},
