@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+from engine.generation.constraints.texts import GrammarCheck, RegexCheck, TextCheck
 from engine.generation.constraints.validation import DocumentCheck
 from engine.generation.response_format import ResponseFormat
 
@@ -29,8 +30,17 @@ class CompiledConstraint:
     """
 
     def __init__(self, vocabulary: Vocabulary, asked: ResponseFormat, eos_ids: Collection[int]) -> None:
-        self._check = DocumentCheck(asked.effective_schema)
-        self._grammar = vocabulary.compile(asked.text)
+        self._check: TextCheck
+        written = asked.written
+        if written is None:
+            self._check = DocumentCheck(asked.effective_schema)
+            self._grammar = vocabulary.compile(asked.text)
+        elif written.lark is not None:
+            self._grammar = vocabulary.compile_grammar(written.lark)
+            self._check = GrammarCheck(written.lark)
+        else:
+            self._grammar = vocabulary.compile_regex(written.regex or "")
+            self._check = RegexCheck(written.regex or "")
         self._eos_ids = frozenset(eos_ids)
 
     def for_lane(self, vocab_size: int, device: torch.device | str) -> LaneConstraint:
@@ -46,7 +56,7 @@ class LaneConstraint:
     def __init__(
         self,
         matcher: Matcher,
-        check: DocumentCheck,
+        check: TextCheck,
         eos_id: int,
         eos_ids: frozenset[int],
         vocab_size: int,

@@ -42,7 +42,7 @@ from engine.generation.request import (
     joined,
     text_of,
 )
-from engine.generation.response_format import ResponseFormat
+from engine.generation.response_format import ResponseFormat, Syntax
 from engine.generation.scoring import MAX_ALLOWED, PreparedScoring, Scored, ScoredPrompt, ScoringRequest
 from engine.generation.service import GenerationService, PreparedRequest, RequestHandle
 from engine.generation.text.reasoning import Kind
@@ -87,6 +87,7 @@ __all__ = [
     "ScoredPrompt",
     "ScoringRequest",
     "Started",
+    "Syntax",
     "TextDelta",
     "TextInput",
     "TokenInfo",

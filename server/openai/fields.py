@@ -148,6 +148,22 @@ TABLE: Mapping[str, Row] = MappingProxyType(
             when="scoring",
             remedy="Only a chat's answer can be given a form, and scoring writes none.",
         ),
+        **dict.fromkeys(
+            (
+                "guided_json",
+                "guided_regex",
+                "guided_choice",
+                "guided_grammar",
+                "structured_outputs",
+                "grammar",
+                "json_schema",
+            ),
+            _both(
+                Use.REFUSED,
+                remedy="A chat's answer is given a form by response_format: json_schema (also for a choice, with "
+                "enum), regex or grammar.",
+            ),
+        ),
         # steering
         "profile": _STEERING,
         "steering": _STEERING,

@@ -20,6 +20,7 @@ from engine.public.generation import (
     Message,
     ResponseFormat,
     ScoringRequest,
+    Syntax,
     TextInput,
 )
 from engine.public.monitor import ActivationSpec
@@ -93,9 +94,7 @@ class Parsed(Asked):
         asked = self.response_format
         if asked is None or asked.type == "text":
             return self.generation
-        block = asked.json_schema
-        form = ResponseFormat() if block is None else ResponseFormat(block.json_schema, block.name)
-        return replace(self.generation, response_format=form)
+        return replace(self.generation, response_format=form_of(asked))
 
     def rewritten(self, generation: GenerationRequest) -> Self:
         """As in the base; what is scored is what would be written."""
@@ -294,6 +293,16 @@ def parse_completion(body: dict[str, Any]) -> Parsed:
 
 def _conversation(messages: list[ChatMessage], variables: dict[str, Any]) -> ChatInput:
     return ChatInput(tuple(Message(_ROLES.get(m.role, m.role), m.content) for m in messages), variables)
+
+
+def form_of(asked: ResponseFormatBlock) -> ResponseFormat:
+    """The form as the engine takes it. Raises :class:`ResponseFormatUnsupported`."""
+    if asked.type == "regex":
+        return ResponseFormat(regex=asked.regex)
+    if asked.type == "grammar":
+        return ResponseFormat(grammar=asked.grammar, syntax=Syntax(asked.syntax or Syntax.LARK))
+    block = asked.json_schema
+    return ResponseFormat() if block is None else ResponseFormat(block.json_schema, block.name)
 
 
 def _default(value: Any, default: Any) -> Any:
