@@ -49,7 +49,7 @@ VALUES: dict[str, str] = {
     f"−{-LEAST_BIAS} to {GREATEST_BIAS}",
     "stop": f"a string or a list of at most {MAX_STOPS}; none empty",
     "allowed_token_ids": f"1 to {MAX_ALLOWED} token ids",
-    "response_format": "`text`, `json_object` or `json_schema`",
+    "response_format": "`text`, `json_object`, `json_schema`, `regex` or `grammar`",
     "encoding_format": "`float` or `base64`",
     "pooling": ", ".join(f"`{kind.value}`" for kind in Pooling),
     "top_logprobs": f"0 to {MAX_TOP_LOGPROBS}; needs `logprobs`",

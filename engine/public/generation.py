@@ -1,5 +1,6 @@
 """A request, what comes back of it, and the headers that say how it was answered."""
 
+from engine.generation.effort import VARIABLES as EFFORT_VARIABLES
 from engine.generation.embeddings import Embedded, EmbeddingRequest, Pooling, PreparedEmbeddings
 from engine.generation.errors import ResponseFormatUnsupported
 from engine.generation.headers import (
@@ -29,6 +30,7 @@ from engine.generation.request import (
     ChatInput,
     ChoiceFinished,
     Delta,
+    Effort,
     GenerationRequest,
     Message,
     Piece,
@@ -51,6 +53,7 @@ __all__ = [
     "BACKEND",
     "BATCH",
     "CIRCUIT_RUNG",
+    "EFFORT_VARIABLES",
     "MAX_ALLOWED",
     "MAX_BEST_OF",
     "MAX_CHOICES",
@@ -67,6 +70,7 @@ __all__ = [
     "ChatInput",
     "ChoiceFinished",
     "Delta",
+    "Effort",
     "Embedded",
     "EmbeddingRequest",
     "GenerationRequest",

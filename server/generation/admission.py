@@ -23,7 +23,7 @@ from engine.errors import (
     described,
     shortened,
 )
-from engine.public.generation import PreparedRequest, Usage
+from engine.public.generation import PreparedRequest, PreparedScoring, Usage
 from engine.public.library import ModelRecord
 from engine.public.models import check_generative
 from server import fields, headers
@@ -31,6 +31,7 @@ from server.aliases import Alias
 from server.auxiliary_tasks import side_call
 from server.context import ServerContext
 from server.fields import Column
+from server.generation.endpoint import Asked
 from server.generation.running import GenerationInterrupted
 from server.in_flight import current_exchange
 
@@ -104,23 +105,23 @@ def apply_policy(
 
 
 def with_unread_variables(
-    unused: tuple[str, ...], body: Mapping[str, Any], prepared: PreparedRequest, lent: frozenset[str] = frozenset()
+    unused: tuple[str, ...], asked: Asked, prepared: PreparedRequest | PreparedScoring
 ) -> tuple[str, ...]:
     """``unused`` and the template variables that the model's template never reads, by the field they came in.
 
-    ``lent`` are those that came in none: a note says what becomes of them. Known only with the model at hand; under
-    ``X-miLLM-Strict`` they are refused like every other unused field.
+    Those that came in none are left to the notes. Known only with the model at hand; under ``X-miLLM-Strict`` they are
+    refused like every other unused field.
     """
-    unread = [name for name in prepared.unread_variables if name not in lent]
-    if not unread:
-        return unused
     more = tuple(
-        name if name == "enable_thinking" and name in body else f"chat_template_kwargs.{name}" for name in unread
+        asked.shorthands.get(name, f"chat_template_kwargs.{name}")
+        for name in prepared.unread_variables
+        if name not in asked.lent
     )
     found = tuple(dict.fromkeys((*unused, *more)))
-    current_exchange().notes.ignored_fields = found
-    if headers.strict_flag(request.headers.getlist(headers.STRICT)):
-        fields.refuse_unused(found)
+    if found != unused:
+        current_exchange().notes.ignored_fields = found
+        if headers.strict_flag(request.headers.getlist(headers.STRICT)):
+            fields.refuse_unused(found)
     return found
 
 

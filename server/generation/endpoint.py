@@ -39,6 +39,7 @@ class Asked:
         notes: What was read in another way than it was sent.
         blame: Where what did not come in its body came from, by the field of that meaning.
         lent: Template variables that the model's alias brought and the request did not.
+        shorthands: Template variables that came in a field of their own, and where that is.
     """
 
     generation: GenerationRequest
@@ -47,6 +48,7 @@ class Asked:
     notes: tuple[str, ...] = field(default=(), kw_only=True)
     blame: Mapping[str, Origin] = field(default_factory=dict, kw_only=True)
     lent: frozenset[str] = field(default=frozenset(), kw_only=True)
+    shorthands: Mapping[str, str] = field(default_factory=dict, kw_only=True)
 
     @property
     def steers(self) -> bool:

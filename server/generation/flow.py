@@ -69,7 +69,7 @@ async def answer(context: ServerContext, endpoint: Endpoint[A]) -> Response:
         return response
     with steering.blamed(asked):
         prepared = await _prepare(context, replace(generation, model=record.name))
-    unused = with_unread_variables(unused, body, prepared, asked.lent)
+    unused = with_unread_variables(unused, asked, prepared)
     running = Running(context.engine.generation, prepared, current_exchange())
     started = await running.started()
     writing = endpoint.begin(context, asked, prepared)

@@ -15,7 +15,7 @@ from urllib.parse import unquote_to_bytes
 from werkzeug.datastructures import Headers
 
 from engine.errors import InvalidParameter, MillmError, described
-from engine.public.generation import ChatInput, GenerationRequest
+from engine.public.generation import EFFORT_VARIABLES, ChatInput, GenerationRequest, TextInput
 from engine.public.steering import SteeringRequest, parse_dial
 from server.aliases import Alias
 from server.headers import PROFILE, STEERING_INTENSITY
@@ -124,15 +124,18 @@ def _with_variables(
 ) -> tuple[GenerationRequest, frozenset[str]]:
     """``generation`` with template variables where it sets none of its own, and their names."""
     given = generation.input
-    if isinstance(given, ChatInput):
-        own = given.template_kwargs
-        made: Any = replace(given, template_kwargs={**variables, **own})
-    elif isinstance(given, tuple):
-        own = given[0].template_kwargs
-        made = tuple(replace(each, template_kwargs={**variables, **each.template_kwargs}) for each in given)
-    else:
+    if isinstance(given, TextInput):
         return generation, frozenset()
-    return replace(generation, input=made), frozenset(variables) - frozenset(own)
+    first = given if isinstance(given, ChatInput) else given[0]
+    # A word for how much to reason is one that the request brings for each of these.
+    own = {*first.template_kwargs, *(() if first.effort is None else EFFORT_VARIABLES)}
+    lent = {name: value for name, value in variables.items() if name not in own}
+
+    def under(chat: ChatInput) -> ChatInput:
+        return replace(chat, template_kwargs={**lent, **chat.template_kwargs})
+
+    made = under(given) if isinstance(given, ChatInput) else tuple(under(each) for each in given)
+    return replace(generation, input=made), frozenset(lent)
 
 
 # --- what headers say -------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from engine.public.generation import (
     MAX_N,
     MAX_TOP_LOGPROBS,
     ChatInput,
+    Effort,
     GenerationRequest,
     Message,
     ResponseFormat,
@@ -236,6 +237,7 @@ class ChatBody(GenerationBody):
     extra_messages: list[list[ChatMessage]] | None = None
     chat_template_kwargs: TemplateKwargs = Field(default_factory=dict)
     enable_thinking: bool | None = None
+    reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
     logprobs: bool | None = None
     top_logprobs: Integer | None = Field(None, ge=0, le=MAX_TOP_LOGPROBS)
     response_format: ResponseFormatBlock | None = None
@@ -254,14 +256,24 @@ class ChatBody(GenerationBody):
         """The internal request."""
         unused: list[str] = []
         variables = dict(self.chat_template_kwargs)
+        shorthands: dict[str, str] = {}
         if self.enable_thinking is not None:
             # An explicit template variable wins over the shorthand, which then has no use.
             chosen = variables.setdefault("enable_thinking", self.enable_thinking)
             if chosen is not self.enable_thinking:
                 unused.append("enable_thinking")
-        rows = tuple(_conversation(each, variables) for each in [self.messages, *(self.extra_messages or [])])
+            elif "enable_thinking" not in self.chat_template_kwargs:
+                shorthands["enable_thinking"] = "enable_thinking"
+        effort = None if self.reasoning_effort is None else Effort(self.reasoning_effort)
+        if effort is not None and "reasoning_effort" in variables:
+            if variables["reasoning_effort"] != effort:
+                unused.append("reasoning_effort")
+            effort = None
+        elif effort is not None:
+            shorthands["reasoning_effort"] = "reasoning_effort"
+        rows = tuple(_conversation(each, variables, effort) for each in [self.messages, *(self.extra_messages or [])])
         parsed = self.parsed(rows, unused)
-        return replace(parsed, response_format=self.response_format)
+        return replace(parsed, response_format=self.response_format, shorthands=shorthands)
 
 
 class CompletionBody(GenerationBody):
@@ -291,8 +303,8 @@ def parse_completion(body: dict[str, Any]) -> Parsed:
     return validate(CompletionBody, body).to_parsed()
 
 
-def _conversation(messages: list[ChatMessage], variables: dict[str, Any]) -> ChatInput:
-    return ChatInput(tuple(Message(_ROLES.get(m.role, m.role), m.content) for m in messages), variables)
+def _conversation(messages: list[ChatMessage], variables: dict[str, Any], effort: Effort | None) -> ChatInput:
+    return ChatInput(tuple(Message(_ROLES.get(m.role, m.role), m.content) for m in messages), variables, effort)
 
 
 def form_of(asked: ResponseFormatBlock) -> ResponseFormat:
