@@ -153,7 +153,7 @@ def test_strict_mode_refuses_offered_tools(easy: Live) -> None:
         ({"tool_choice": "required"}, "tools"),
         ({"tool_choice": {"type": "function", "function": {"name": "search_chats"}}}, "tools"),
         ({"tools": "search"}, "tools"),
-        ({"reasoning_effort": "low"}, "reasoning_effort"),
+        ({"verbosity": "low"}, "verbosity"),
     ],
     ids=["required", "named", "no list", "another field"],
 )

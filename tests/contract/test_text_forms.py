@@ -160,3 +160,28 @@ def test_the_check_of_a_finished_text_is_another_hand(live: Live) -> None:
     assert response.status_code == 500
     assert response.json()["error"]["code"] == "constrained_output_invalid"
     assert live.chat().status_code == 200
+
+
+def test_gguf_holds_them_too(gguf: Live) -> None:
+    response, text, reason = written(gguf, regex(PLATE))
+    assert (response.headers[CONSTRAINED], reason) == ("regex", "stop")
+    assert re.fullmatch(PLATE, text)
+    _, text, reason = written(gguf, grammar('root ::= "é"{2} [x-z]', "ebnf"))
+    assert reason == "stop" and re.fullmatch("éé[x-z]", text)
+
+
+def test_others_are_answered_while_a_hostile_one_is_followed(live: Live) -> None:
+    form = HOSTILE[5]
+    with live.http() as client:
+        body = {
+            "model": MODEL,
+            "messages": [{"role": "user", "content": "a"}],
+            "response_format": form,
+            "max_tokens": 60,
+            "stream": True,
+        }
+        with client.stream("POST", "/v1/chat/completions", json=body) as hostile:
+            other = live.chat(max_tokens=4)
+            assert other.status_code == 200
+            assert hostile.status_code in (200, 400)
+            hostile.read()
