@@ -162,7 +162,9 @@ def _from_environment(environ: Mapping[str, str]) -> Layer:
                 continue
             text = environ[variable].strip()
             origin = f"the environment variable {variable}"
-            if is_list(field):
+            if is_object(field) and text:
+                found[name] = (read_object(name, text, origin), origin)
+            elif is_list(field):
                 found[name] = (split_list(name, text, origin), origin)
             elif text:  # an empty variable is a shell's way to say "not set"
                 found[name] = (text, origin)
@@ -219,6 +221,22 @@ def is_list(field: FieldInfo) -> bool:
     return any(get_origin(kind) is list for kind in alternatives(field))
 
 
+def is_object(field: FieldInfo) -> bool:
+    """Whether a field holds values by name."""
+    return any(get_origin(kind) is dict for kind in alternatives(field))
+
+
+def read_object(name: str, text: str, origin: str) -> dict[str, Any]:
+    """An object written as JSON; nothing is an empty one."""
+    try:
+        value = json.loads(text) if text.strip() else {}
+    except (json.JSONDecodeError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        raise invalid(name, text, origin, allowed(name))
+    return value
+
+
 def split_list(name: str, text: str, origin: str) -> list[str]:
     """A list written as JSON or with commas. ``[::1]`` is an address, not the start of a JSON list."""
     if text.startswith(('["', "['", "[]", "[ ")):
@@ -252,7 +270,20 @@ def _explain(error: ValidationError, values: Mapping[str, Any], origins: Mapping
     first = error.errors(include_url=False)[0]
     name = str(first["loc"][0]) if first["loc"] else "?"
     said = first["msg"].removeprefix("Input should be ").removeprefix("a valid ")
+    field = Settings.model_fields.get(name)
+    if field is not None and is_object(field) and first["type"] == "value_error":
+        # What is wrong inside says more than what the whole is.
+        return _invalid_inside(name, origins.get(name, "the defaults"), said.removeprefix("Value error, "))
     return invalid(name, values.get(name), origins.get(name, "the defaults"), allowed(name) or said)
+
+
+def _invalid_inside(name: str, origin: str, words: str) -> SettingsInvalid:
+    return SettingsInvalid(
+        f"The setting {name} from {origin} cannot be used: {words}.",
+        param=name,
+        details={"setting": name, "origin": origin},
+        remedy="Correct it or leave it out.",
+    )
 
 
 def allowed(name: str) -> str:
@@ -265,6 +296,8 @@ def allowed(name: str) -> str:
         return ", ".join(str(choice) for choice in get_args(kinds[0]))
     if bool in kinds:
         return "true or false"
+    if is_object(field):
+        return 'a JSON object like {"name": …}'
     low = high = ""
     for rule in field.metadata:
         for bound, words in (("ge", "from {}"), ("gt", "above {}")):

@@ -15,10 +15,22 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
-from app.settings import PREFIX, SECRET, Layers, Settings, allowed, alternatives, invalid, is_list, split_list
+from app.settings import (
+    PREFIX,
+    SECRET,
+    Layers,
+    Settings,
+    allowed,
+    alternatives,
+    invalid,
+    is_list,
+    is_object,
+    read_object,
+    split_list,
+)
 from engine.config import EngineSettings
 from engine.errors import SettingsInvalid
-from server.config import ServerSettings
+from server.config import LIVE, ServerSettings
 from ui.context.services import Applies, SettingInfo, SettingKind, SettingOrigin
 
 AT_ONCE = frozenset(
@@ -45,6 +57,7 @@ AT_ONCE = frozenset(
         "THEME",
         "CLOSE_TO_TRAY",
         "LOG_LEVEL",
+        *LIVE,
     }
 )
 """Settings that are read each time they count, or that are followed while the program runs."""
@@ -158,6 +171,8 @@ class SettingsStore:
     def _read(name: str, value: Any) -> Any:
         if isinstance(value, str) and is_list(Settings.model_fields[name]):
             return split_list(name, value, "the window")
+        if isinstance(value, str) and is_object(Settings.model_fields[name]):
+            return read_object(name, value, "the window")
         if isinstance(value, bool) and bool not in alternatives(Settings.model_fields[name]):
             raise invalid(name, value, "the window", allowed(name))
         return value.strip() if isinstance(value, str) else value
@@ -252,6 +267,8 @@ def _kind(name: str) -> tuple[SettingKind, tuple[str, ...]]:
         return SettingKind.CHOICE, tuple(str(choice) for choice in get_args(kinds[0]))
     if is_list(field):
         return SettingKind.LIST, ()
+    if is_object(field):
+        return SettingKind.OBJECT, ()
     return {bool: SettingKind.SWITCH, int: SettingKind.WHOLE, float: SettingKind.NUMBER}.get(
         kinds[0], SettingKind.TEXT
     ), ()

@@ -18,6 +18,7 @@ from engine.checked import of_kind
 from engine.engine import Engine
 from engine.errors import InvalidParameter, MillmError, NotFound
 from server import dialects, health, page, sse
+from server.aliases import AliasDesk
 from server.body import LingeringBody, ServerRequest
 from server.config import ServerSettings
 from server.context import ServerContext
@@ -39,10 +40,12 @@ Asgi = Callable[[dict[str, Any], Any, Any], Awaitable[None]]
 _SLASHES = re.compile("//+")
 
 
-def create_app(engine: Engine, settings: ServerSettings, requests: RequestLog | None = None) -> Quart:
+def create_app(
+    engine: Engine, settings: ServerSettings, requests: RequestLog | None = None, aliases: AliasDesk | None = None
+) -> Quart:
     """The ASGI application over ``engine``. Its :class:`ServerContext` is in ``app.extensions["millm"]``.
 
-    ``requests`` takes note of each request.
+    ``requests`` takes note of each request; ``aliases`` are those of ``settings`` where None.
     """
     app = Quart("server", static_folder=None)
     app.request_class = ServerRequest
@@ -52,7 +55,7 @@ def create_app(engine: Engine, settings: ServerSettings, requests: RequestLog | 
     app.config["RESPONSE_TIMEOUT"] = None
     exchanges = Exchanges(app.asgi_app, requests)
     app.asgi_app = _readable(_single_slashes(exchanges))  # type: ignore[method-assign, assignment]
-    context = ServerContext(engine, settings, exchanges)
+    context = ServerContext(engine, settings, exchanges, aliases)
     app.extensions[EXTENSION] = context
     _add_guards(app, settings)
     _add_error_handlers(app)

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import ipaddress
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import AfterValidator, BaseModel, Field
+
+from server.aliases import checked
 
 SHUTDOWN_GRACE_S = 0.2
 """How long connections may take to say goodbye when the server stops."""
+
+
+LIVE = frozenset({"MODEL_ALIASES"})
+"""Settings that a running server takes over at once."""
 
 
 class ServerSettings(BaseModel):
@@ -29,6 +35,11 @@ class ServerSettings(BaseModel):
     )
     REPORT_CHUNKS: Literal["closing", "separate"] = Field(
         "closing", description="Where a stream tells what steered it: on the last chunk with a choice, or in its own."
+    )
+    MODEL_ALIASES: Annotated[dict[str, Any], AfterValidator(checked)] = Field(
+        default_factory=dict,
+        description="Other names of models: name to a model's name, or to an object with model and, where wanted, "
+        "profile, steering_intensity and chat_template_kwargs. A name that ends with * stands for every beginning.",
     )
     IGNORED_FIELDS_HEADER_MAX_BYTES: int = Field(1024, ge=64, description="Longest X-miLLM-Ignored-Fields value.")
 

@@ -10,6 +10,7 @@ from importlib import metadata
 from typing import TypeVar
 
 from engine.engine import Engine
+from server.aliases import AliasDesk, Aliases
 from server.config import ServerSettings
 from server.in_flight import Exchanges, current_exchange
 from server.metrics import Metrics
@@ -30,10 +31,13 @@ class ServerContext:
     that none holds up another. An answer that waits for its model takes no thread.
     """
 
-    def __init__(self, engine: Engine, settings: ServerSettings, exchanges: Exchanges) -> None:
+    def __init__(
+        self, engine: Engine, settings: ServerSettings, exchanges: Exchanges, aliases: AliasDesk | None = None
+    ) -> None:
         self.engine = engine
         self.settings = settings
         self.exchanges = exchanges
+        self._aliases = AliasDesk(settings.MODEL_ALIASES) if aliases is None else aliases
         self.started = time.monotonic()
         self.metrics = Metrics(engine, version())
         exchanges.on_end(self.metrics.answered)
@@ -42,6 +46,11 @@ class ServerContext:
         # A template that does not end, or megabytes of text, must not keep the server's own reports waiting.
         self._preparing = ThreadPoolExecutor(PREPARING_THREADS, thread_name_prefix="server-preparing")
         self._changes = ThreadPoolExecutor(MANAGEMENT_THREADS, thread_name_prefix="server-management")
+
+    @property
+    def aliases(self) -> Aliases:
+        """Other names of models, as they are now."""
+        return self._aliases.now
 
     async def quick(self, call: Callable[[], T]) -> T:
         """Run ``call`` (milliseconds) off the loop, for the current request."""

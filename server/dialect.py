@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from engine.errors import MillmError
 from server.errors import ErrorSpec, InvalidApiKey, retry_after_of, spec_of
+from server.headers import ERROR_CODE
 
 if TYPE_CHECKING:
     from quart import Quart
@@ -55,10 +56,14 @@ class Dialect(ABC):
         """The status that goes with it; ``spec`` is its row of the table."""
         return spec.status
 
+    def code(self, error: MillmError) -> str:
+        """What a header calls it, in lower case; not every API's body has room for a code."""
+        return error.code
+
     def answer(self, error: MillmError, *, while_generating: bool = False) -> ErrorAnswer:
         """``error``, ready to be sent."""
         status = self.status(error, spec_of(error))
-        headers: dict[str, str] = {}
+        headers = {ERROR_CODE: self.code(error)}
         retry_after = retry_after_of(error, status)
         if retry_after is not None:
             headers["Retry-After"] = str(retry_after)

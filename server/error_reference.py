@@ -27,7 +27,8 @@ HEAD = """# Errors and what to do
 
 Every error has a code, a message that says what was asked and what is possible, and usually what to do about it. Under
 `/v1` it comes in OpenAI's envelope with the code in lower case, under `/api` as `{success, data, error}` with the code
-in upper case; the window shows the same words. A 503 always says in `Retry-After` when to come back.
+in upper case; the window shows the same words. Every refusal has the code, in lower case, in the header
+`X-miLLM-Error-Code`, and a 503 always says in `Retry-After` when to come back.
 
 This page is generated from the program (`python -m server.error_reference`). *What to do* lists what the program says;
 parts in braces are filled in at the time.

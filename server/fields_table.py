@@ -49,7 +49,7 @@ VALUES: dict[str, str] = {
     f"−{-LEAST_BIAS} to {GREATEST_BIAS}",
     "stop": f"a string or a list of at most {MAX_STOPS}; none empty",
     "allowed_token_ids": f"1 to {MAX_ALLOWED} token ids",
-    "response_format": "`text`, `json_object` or `json_schema`",
+    "response_format": "`text`, `json_object`, `json_schema`, `regex` or `grammar`",
     "tools": f"at most {MAX_TOOLS}: functions, custom tools; of other types see [clients](clients.md)",
     "tool_choice": "`auto`, `none`, `required`, or a tool that is named or allowed",
     "encoding_format": "`float` or `base64`",

@@ -15,13 +15,22 @@ from quart import Request, Response, Websocket
 
 from server.config import ServerSettings, api_key_of, is_loopback
 from server.errors import HostNotAllowed, InvalidApiKey, OriginNotAllowed
-from server.headers import LEASE, LOAD_POLICY, RESPONSE_HEADERS, STRICT
+from server.headers import LEASE, LOAD_POLICY, PROFILE, RESPONSE_HEADERS, STEERING_INTENSITY, STRICT
 
 OPEN_PATH = "/api/health"
 PREFLIGHT_MAX_AGE_S = 600
 
 _METHODS = "GET, POST, PUT, PATCH, DELETE, OPTIONS"
-_REQUEST_HEADERS = ("Authorization", "Content-Type", "X-Api-Key", STRICT, LOAD_POLICY, LEASE)
+_REQUEST_HEADERS = (
+    "Authorization",
+    "Content-Type",
+    "X-Api-Key",
+    STRICT,
+    LOAD_POLICY,
+    LEASE,
+    PROFILE,
+    STEERING_INTENSITY,
+)
 _MAX_ECHOED = 1024
 
 _FOREIGN = ("cross-site", "same-site")

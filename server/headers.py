@@ -14,6 +14,7 @@ from engine.public.generation import (
     SEED,
     STEERING,
     STEERING_INTENSITY,
+    WARM,
     percent_encode,
     seed,
     steering_headers,
@@ -21,20 +22,24 @@ from engine.public.generation import (
 )
 
 __all__ = [
+    "ANSWER_HEADERS",
     "BACKEND",
     "BATCH",
     "CIRCUIT_RUNG",
     "CONSTRAINED",
+    "ERROR_CODE",
     "IGNORED_FIELDS",
     "LEASE",
     "LOAD_POLICY",
     "MODE",
     "NOTES",
+    "PROFILE",
     "RESPONSE_HEADERS",
     "SEED",
     "STEERING",
     "STEERING_INTENSITY",
     "STRICT",
+    "WARM",
     "percent_encode",
     "seed",
     "steering_headers",
@@ -43,12 +48,14 @@ __all__ = [
 ]
 
 CONSTRAINED = "X-miLLM-Constrained"
+ERROR_CODE = "X-miLLM-Error-Code"
 IGNORED_FIELDS = "X-miLLM-Ignored-Fields"
 LEASE = "X-miLLM-Lease"
 LOAD_POLICY = "X-miLLM-Load-Policy"
+PROFILE = "X-miLLM-Profile"
 STRICT = "X-miLLM-Strict"
 
-RESPONSE_HEADERS = (
+ANSWER_HEADERS = (
     BACKEND,
     BATCH,
     CIRCUIT_RUNG,
@@ -59,7 +66,10 @@ RESPONSE_HEADERS = (
     SEED,
     STEERING,
     STEERING_INTENSITY,
+    WARM,
 )
+"""Headers of ours that an answer may have."""
+RESPONSE_HEADERS = (*ANSWER_HEADERS, ERROR_CODE)
 """Headers of ours that a browser page may read."""
 
 _STRICT_WORDS = {"true": True, "1": True, "false": False, "0": False}

@@ -19,7 +19,8 @@ from engine.checked import there
 from engine.engine import Engine
 from engine.errors import MillmError, PortInUse, UnsafeBinding
 from engine.events import RequestRecorded, ServerStateChanged
-from server.config import SHUTDOWN_GRACE_S, ServerSettings, api_key_of, is_loopback
+from server.aliases import AliasDesk
+from server.config import LIVE, SHUTDOWN_GRACE_S, ServerSettings, api_key_of, is_loopback
 from server.request_log import RequestLog
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ class ServerThread:
         self._address: str | None = None
         self._error: str | None = None
         self._closed = False
+        self._aliases = AliasDesk(settings.MODEL_ALIASES)
         self._log = RequestLog(engine.events.publish)
 
     @property
@@ -92,7 +94,8 @@ class ServerThread:
         self._log.clear()
 
     def configure(self, settings: ServerSettings) -> None:
-        """Use ``settings`` from the next start on."""
+        """Use ``settings`` from the next start on, and what is in :data:`LIVE` from now on."""
+        self._aliases.use(settings.MODEL_ALIASES)
         with self._lock:
             self._settings = settings
 
@@ -199,7 +202,7 @@ class _Run:
 
     def follows(self, settings: ServerSettings) -> bool:
         """Whether a start with ``settings`` would give the same server."""
-        names = ServerSettings.model_fields
+        names = ServerSettings.model_fields.keys() - LIVE
         return all(getattr(self._settings, name) == getattr(settings, name) for name in names)
 
     def port_with(self, settings: ServerSettings) -> int | None:
@@ -236,7 +239,7 @@ class _Run:
     def _serve(self, listener: socket.socket) -> None:
         from server.app import context_of, create_app
 
-        app = create_app(self._engine, self._settings, self._owner._log)
+        app = create_app(self._engine, self._settings, self._owner._log, self._owner._aliases)
         loop = asyncio.new_event_loop()
         try:
             asyncio.set_event_loop(loop)

@@ -10,7 +10,16 @@ import math
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictStr, TypeAdapter
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictStr,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError, from_json
 
 from engine.errors import InvalidParameter, described
@@ -298,17 +307,38 @@ class JsonSchemaFormat(BaseModel):
     strict: bool | None = None
 
 
+_FORM_KEYS = {"regex": ("regex",), "grammar": ("grammar", "syntax")}
+
+
 class ResponseFormatBlock(BaseModel):
     """What form the text must have; ``text`` asks for nothing."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
-    type: Literal["text", "json_object", "json_schema"]
+    type: Literal["text", "json_object", "json_schema", "regex", "grammar"]
     json_schema: JsonSchemaFormat | None = None
+    regex: str | None = None
+    grammar: str | None = None
+    syntax: Literal["lark", "ebnf"] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_its_keys(cls, value: object) -> object:
+        """A regular expression and a grammar name what is missing by its own path."""
+        if isinstance(value, dict):
+            missing = [key for key in _FORM_KEYS.get(str(value.get("type")), ()) if value.get(key) is None]
+            if missing:
+                raise ValidationError.from_exception_data(
+                    "response_format", [{"type": "missing", "loc": (key,), "input": value} for key in missing]
+                )
+        return value
 
     def model_post_init(self, context: object, /) -> None:
-        """The schema block belongs to ``json_schema`` and to nothing else."""
+        """Each block belongs to its own type and to nothing else."""
         if (self.type == "json_schema") != (self.json_schema is not None):
             raise complain("response_format", "json_schema goes with type json_schema and only with it")
+        for key, of in (("regex", "regex"), ("grammar", "grammar"), ("syntax", "grammar")):
+            if getattr(self, key) is not None and self.type != of:
+                raise complain("response_format", f"{key} goes with type {of} and only with it")
 
 
 class StreamOptions(BaseModel):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
+from engine.generation.constraints.texts import GrammarCheck, RegexCheck, TextCheck
 from engine.generation.constraints.validation import DocumentCheck
 from engine.generation.request import Piece, text_of
 from engine.generation.response_format import ResponseFormat
@@ -21,6 +22,14 @@ if TYPE_CHECKING:
     from engine.generation.constraints.grammar import Matcher, Vocabulary
 
 
+def check_of(asked: ResponseFormat) -> TextCheck:
+    """What a finished document of that form is checked by."""
+    written = asked.written
+    if written is None:
+        return DocumentCheck(asked.effective_schema)
+    return RegexCheck(written.regex or "") if written.lark is None else GrammarCheck(written.lark)
+
+
 class CompiledConstraint:
     """A response format compiled for one tokenizer; lanes take their constraints from it.
 
@@ -31,8 +40,14 @@ class CompiledConstraint:
     """
 
     def __init__(self, vocabulary: Vocabulary, asked: ResponseFormat, eos_ids: Collection[int]) -> None:
-        self._check = DocumentCheck(asked.effective_schema)
-        self._grammar = vocabulary.compile(asked.text)
+        self._check = check_of(asked)
+        written = asked.written
+        if written is None:
+            self._grammar = vocabulary.compile(asked.text)
+        elif written.lark is not None:
+            self._grammar = vocabulary.compile_grammar(written.lark)
+        else:
+            self._grammar = vocabulary.compile_regex(written.regex or "")
         self._eos_ids = frozenset(eos_ids)
 
     def for_lane(self, vocab_size: int, device: torch.device | str) -> LaneConstraint:
@@ -74,7 +89,7 @@ class LaneConstraint:
     holds = True
     """Whether the next token is chosen under a mask."""
 
-    def __init__(self, matcher: Matcher, check: DocumentCheck, masks: MaskMaker) -> None:
+    def __init__(self, matcher: Matcher, check: TextCheck, masks: MaskMaker) -> None:
         self._matcher = matcher
         self._check = check
         self._masks = masks

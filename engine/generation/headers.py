@@ -21,6 +21,7 @@ NOTES = "X-miLLM-Notes"
 SEED = "X-miLLM-Seed"
 STEERING = "X-miLLM-Steering"
 STEERING_INTENSITY = "X-miLLM-Steering-Intensity"
+WARM = "X-miLLM-Warm"
 
 GENERATION = "generation"
 """The mode of an answer that is written, as opposed to scoring."""
@@ -75,12 +76,23 @@ def steering_headers(prepared: PreparedRequest, rung: int | None) -> dict[str, s
 
 
 def answer_headers(
-    prepared: PreparedRequest, backend: str, report: SteeringReport, rung: int | None, *, list_bytes: int = LIST_BYTES
+    prepared: PreparedRequest,
+    backend: str,
+    report: SteeringReport,
+    rung: int | None,
+    *,
+    warm: int | None = None,
+    list_bytes: int = LIST_BYTES,
 ) -> dict[str, str]:
-    """The headers of one whole answer to one conversation: ``backend`` as its start said, the rest as its end said."""
+    """The headers of one whole answer to one conversation: ``backend`` as its start said, the rest as its end said.
+
+    ``warm``: prompt tokens that were not read anew; None where the answer had no end that tells.
+    """
     out = {BACKEND: backend, MODE: GENERATION, BATCH: "1"}
     if prepared.notes:
         out[NOTES] = string_list(prepared.notes, list_bytes)
     if prepared.request.sampling.seed is not None:
         out[SEED] = seed(prepared.request.sampling.seed, "request")
+    if warm is not None:
+        out[WARM] = str(warm)
     return {**out, STEERING: report.text(), **steering_headers(prepared, rung)}

@@ -30,6 +30,18 @@ MAX_CHOICES = 1024
 """Prompts × choices written of one request: it takes one queue place, so it must not be without end."""
 
 
+class Effort(StrEnum):
+    """How much a model shall reason: from none to the most there is."""
+
+    NONE = "none"
+    MINIMAL = "minimal"
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+    XHIGH = "xhigh"
+    MAX = "max"
+
+
 class FinishReason(StrEnum):
     """Why a choice ended; the values are OpenAI's."""
 
@@ -66,11 +78,13 @@ class Message:
 class ChatInput:
     """A conversation to answer. A non-blank trailing assistant message is continued, not answered.
 
-    ``template_kwargs`` are variables for the chat template (``enable_thinking`` and the like).
+    ``template_kwargs`` are variables for the chat template (``enable_thinking`` and the like); ``effort`` becomes one
+    of them where the template reads any such.
     """
 
     messages: tuple[Message, ...]
     template_kwargs: Mapping[str, object] = field(default_factory=dict)
+    effort: Effort | None = None
 
 
 @dataclass(frozen=True)

@@ -82,13 +82,17 @@ class ScoringRequest:
 
 @dataclass(frozen=True)
 class PreparedScoring:
-    """A scoring request rendered and tokenized for a resident model."""
+    """A scoring request rendered and tokenized for a resident model.
+
+    ``unread_variables``: as of a request that writes.
+    """
 
     request: ScoringRequest
     loaded: LoadedModel
     prompts: tuple[PreparedPrompt, ...]
     capture: CapturePlan | None = None
     notes: tuple[str, ...] = ()
+    unread_variables: tuple[str, ...] = ()
 
     @property
     def model_name(self) -> str:

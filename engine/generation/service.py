@@ -17,6 +17,7 @@ from engine.errors import ContextLengthExceeded, InvalidParameter, MillmError, M
 from engine.generation.admission import QueueStats
 from engine.generation.constraint import CompiledConstraint
 from engine.generation.constraints.compiler import ConstraintCompiler
+from engine.generation.effort import settled
 from engine.generation.embeddings import (
     Embedded,
     Embedding,
@@ -113,6 +114,8 @@ class GenerationService:
         """
         loaded = self._resident(request.model)
         tokenizer = loaded.backend.tokenizer
+        given, idle = settled(tokenizer, request.input)
+        request = replace(request, input=given)
         check_bias(request.sampling.logit_bias, loaded.info.vocab_size)
         notes: tuple[str, ...] = ()
         own_stops: tuple[str, ...] = ()
@@ -133,7 +136,7 @@ class GenerationService:
             request, left_out, notes = self._offered(request, loaded)
             prompts, more, continues = self._conversations(loaded, request)
             notes = (*notes, *more)
-            unread = unread_variables(tokenizer, _conversations_of(request)[0].template_kwargs)
+            unread = (*unread_variables(tokenizer, _conversations_of(request)[0].template_kwargs), *idle)
             own_stops = () if tokenizer.has_chat_template else (GENERIC_TURN_END,)
         caps = self._caps(request, loaded, prompts)
         solo = (
@@ -273,6 +276,10 @@ class GenerationService:
         ``(prompt i)`` or ``(conversation i)``.
         """
         loaded = self._resident(request.model)
+        given, unread = settled(loaded.backend.tokenizer, request.input)
+        request = replace(request, input=given)
+        if not isinstance(request.input, TextInput) and request.input:
+            unread = (*unread_variables(loaded.backend.tokenizer, request.input[0].template_kwargs), *unread)
         check_vocabulary(request.allowed_token_ids, loaded.info.vocab_size)
         check_bias(request.logit_bias, loaded.info.vocab_size)
         count = len(request.input.prompts) if isinstance(request.input, TextInput) else len(request.input)
@@ -302,7 +309,7 @@ class GenerationService:
                 limits=CaptureLimits.from_settings(self._settings),
                 scoring=True,
             )
-        return PreparedScoring(request, loaded, tuple(prompts), capture, tuple(notes))
+        return PreparedScoring(request, loaded, tuple(prompts), capture, tuple(notes), unread)
 
     def score(self, prepared: PreparedScoring) -> Future[Scored]:
         """Queue a scoring request; cancelling the future ends it, queued or running. Raises as :meth:`submit`.

@@ -1,5 +1,6 @@
 """A request, what comes back of it, and the headers that say how it was answered."""
 
+from engine.generation.effort import VARIABLES as EFFORT_VARIABLES
 from engine.generation.embeddings import Embedded, EmbeddingRequest, Pooling, PreparedEmbeddings
 from engine.generation.errors import ResponseFormatUnsupported, ToolSchemaUnsupported, UnsupportedTool
 from engine.generation.headers import (
@@ -11,6 +12,7 @@ from engine.generation.headers import (
     SEED,
     STEERING,
     STEERING_INTENSITY,
+    WARM,
     answer_headers,
     percent_encode,
     seed,
@@ -28,6 +30,7 @@ from engine.generation.request import (
     ChatInput,
     ChoiceFinished,
     Delta,
+    Effort,
     GenerationRequest,
     Message,
     Piece,
@@ -41,7 +44,7 @@ from engine.generation.request import (
     joined,
     text_of,
 )
-from engine.generation.response_format import ResponseFormat
+from engine.generation.response_format import ResponseFormat, Syntax
 from engine.generation.scoring import MAX_ALLOWED, PreparedScoring, Scored, ScoredPrompt, ScoringRequest
 from engine.generation.service import GenerationService, PreparedRequest, RequestHandle
 from engine.generation.text.parts import Call, Kind
@@ -52,6 +55,7 @@ __all__ = [
     "BACKEND",
     "BATCH",
     "CIRCUIT_RUNG",
+    "EFFORT_VARIABLES",
     "MAX_ALLOWED",
     "MAX_BEST_OF",
     "MAX_CALLS",
@@ -65,11 +69,13 @@ __all__ = [
     "SEED",
     "STEERING",
     "STEERING_INTENSITY",
+    "WARM",
     "Alternative",
     "Call",
     "ChatInput",
     "ChoiceFinished",
     "Delta",
+    "Effort",
     "Embedded",
     "EmbeddingRequest",
     "GenerationRequest",
@@ -91,6 +97,7 @@ __all__ = [
     "ScoredPrompt",
     "ScoringRequest",
     "Started",
+    "Syntax",
     "TextDelta",
     "TextInput",
     "TokenInfo",

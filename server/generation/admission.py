@@ -7,21 +7,31 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import nullcontext
 from typing import Any, TypeVar
 
 from quart import request
 
-from engine.errors import FieldNotHonoured, InvalidParameter, MillmError, ModelNotLoaded, described
-from engine.public.generation import PreparedRequest, Usage
+from engine.errors import (
+    FieldNotHonoured,
+    InvalidParameter,
+    MillmError,
+    ModelNotFound,
+    ModelNotLoaded,
+    described,
+    shortened,
+)
+from engine.public.generation import PreparedRequest, PreparedScoring, Usage
 from engine.public.library import ModelRecord
 from engine.public.models import check_generative
 from server import fields, headers
+from server.aliases import Alias
 from server.auxiliary_tasks import side_call
 from server.context import ServerContext
 from server.fields import Column
+from server.generation.endpoint import Asked
 from server.generation.running import GenerationInterrupted
 from server.in_flight import current_exchange
 
@@ -31,6 +41,28 @@ T = TypeVar("T")
 
 LOAD_ATTEMPTS = 3
 """How often a model that another request swapped out in the meantime is asked for again."""
+
+
+def named(context: ServerContext, name: str) -> tuple[ModelRecord, Alias | None]:
+    """The model that ``name`` means, and the alias by which it does. A model's own name wins over an alias.
+
+    Raises :class:`ModelNotFound`, also for an alias whose model is gone, and :class:`AmbiguousModelName`.
+    """
+    shelf = context.engine.shelf
+    try:
+        return shelf.resolve(name), None
+    except ModelNotFound:
+        alias = context.aliases.find(name)
+        if alias is None:
+            raise
+    try:
+        return shelf.resolve(alias.model), alias
+    except ModelNotFound as error:
+        raise ModelNotFound(
+            f"{shortened(name)} is an alias of {shortened(alias.model)}. {error.message}",
+            param="model",
+            remedy="Correct the alias in MODEL_ALIASES, which names a model and never another alias.",
+        ) from error
 
 
 def apply_policy(
@@ -72,24 +104,34 @@ def apply_policy(
     return found
 
 
-def with_unread(unused: tuple[str, ...], body: Mapping[str, Any], prepared: PreparedRequest) -> tuple[str, ...]:
-    """``unused``, the template variables that the model's template never reads, by the field they came in, and the
-    tools that the model is not shown.
+def with_unread_variables(
+    unused: tuple[str, ...], asked: Asked, prepared: PreparedRequest | PreparedScoring
+) -> tuple[str, ...]:
+    """``unused`` and the template variables that the model's template never reads, by the field they came in.
 
-    Known only with the model at hand; under ``X-miLLM-Strict`` they are refused like every other unused field.
+    Those that came in none are left to the notes. Known only with the model at hand; under ``X-miLLM-Strict`` they are
+    refused like every other unused field.
     """
     more = tuple(
-        name if name == "enable_thinking" and name in body else f"chat_template_kwargs.{name}"
+        asked.shorthands.get(name, f"chat_template_kwargs.{name}")
         for name in prepared.unread_variables
+        if name not in asked.lent
     )
-    if prepared.unused_tools:
-        more = (*more, *_tool_locations(body, prepared))
-    if not more:
-        return unused
+    return _with(unused, more)
+
+
+def with_unshown_tools(unused: tuple[str, ...], body: Mapping[str, Any], prepared: PreparedRequest) -> tuple[str, ...]:
+    """``unused`` and the offered tools that the model is not shown; as :func:`with_unread_variables`."""
+    return _with(unused, _tool_locations(body, prepared) if prepared.unused_tools else ())
+
+
+def _with(unused: tuple[str, ...], more: Sequence[str]) -> tuple[str, ...]:
+    """Both, each once; in strict mode what is new is refused."""
     found = tuple(dict.fromkeys((*unused, *more)))
-    current_exchange().notes.ignored_fields = found
-    if headers.strict_flag(request.headers.getlist(headers.STRICT)):
-        fields.refuse_unused(found)
+    if found != unused:
+        current_exchange().notes.ignored_fields = found
+        if headers.strict_flag(request.headers.getlist(headers.STRICT)):
+            fields.refuse_unused(found)
     return found
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from pydantic import BaseModel
 from quart import Response
@@ -27,6 +27,7 @@ from server import sse
 from server.context import ServerContext
 from server.fields import Column
 from server.generation.running import Running
+from server.generation.steering import Origin
 
 
 @dataclass(frozen=True)
@@ -37,12 +38,23 @@ class Asked:
         generation: What to write.
         unused: Declared fields that this very request has no use for.
         notes: What was read in another way than it was sent.
+        blame: Where what did not come in its body came from, by the field of that meaning.
+        lent: Template variables that the model's alias brought and the request did not.
+        shorthands: Template variables that came in a field of their own, and where that is.
     """
 
     generation: GenerationRequest
     stream: bool
     unused: tuple[str, ...]
     notes: tuple[str, ...] = field(default=(), kw_only=True)
+    blame: Mapping[str, Origin] = field(default_factory=dict, kw_only=True)
+    lent: frozenset[str] = field(default=frozenset(), kw_only=True)
+    shorthands: Mapping[str, str] = field(default_factory=dict, kw_only=True)
+
+    @property
+    def steers(self) -> bool:
+        """Whether what it asks for can be steered at all."""
+        return True
 
     @property
     def has_form(self) -> bool:
@@ -55,6 +67,10 @@ class Asked:
         Raises :class:`ResponseFormatUnsupported`.
         """
         return self.generation
+
+    def rewritten(self, generation: GenerationRequest) -> Self:
+        """The same, with ``generation`` to be written."""
+        return replace(self, generation=generation)
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,15 @@ from engine.public.generation import (
 from server import headers, sse
 from server.body import LARGE_BODY_BYTES, parse_object, read_body, refuse_non_json_numbers
 from server.context import ServerContext
-from server.generation.admission import apply_policy, common_headers, on_resident, with_unread
+from server.generation import steering
+from server.generation.admission import (
+    apply_policy,
+    common_headers,
+    named,
+    on_resident,
+    with_unread_variables,
+    with_unshown_tools,
+)
 from server.generation.endpoint import A, Answer, Asked, Endpoint, Written
 from server.generation.preconditions import check_saes
 from server.generation.running import GenerationInterrupted, Running
@@ -57,7 +65,9 @@ async def answer(context: ServerContext, endpoint: Endpoint[A]) -> Response:
         body, asked = await context.prepare(lambda: _read(endpoint, raw))
     else:
         body, asked = _read(endpoint, raw)
-    record = await context.quick(lambda: context.engine.shelf.resolve(asked.generation.model))
+    asked = steering.with_headers(asked, request.headers)
+    record, alias = await context.quick(lambda: named(context, asked.generation.model))
+    asked = steering.with_alias(asked, alias, record.name)
     unused = apply_policy(context, endpoint.column, body, endpoint.declared(), asked.unused, record)
     generation = await context.quick(asked.constrained) if asked.has_form else asked.generation
     if context.settings.IGNORE_OFFERED_TOOLS and generation.tools is not None and not generation.tools.insists:
@@ -65,8 +75,10 @@ async def answer(context: ServerContext, endpoint: Endpoint[A]) -> Response:
     check_saes(generation, record, context.engine.shelf.resident)
     if (response := await endpoint.instead(context, asked, record, unused)) is not None:
         return response
-    prepared = await _prepare(context, replace(generation, model=record.name))
-    unused = with_unread(unused, body, prepared)
+    with steering.blamed(asked):
+        prepared = await _prepare(context, replace(generation, model=record.name))
+    unused = with_unread_variables(unused, asked, prepared)
+    unused = with_unshown_tools(unused, body, prepared)
     running = Running(context.engine.generation, prepared, current_exchange())
     started = await running.started()
     writing = endpoint.begin(context, asked, prepared)
@@ -87,6 +99,7 @@ async def answer(context: ServerContext, endpoint: Endpoint[A]) -> Response:
             "Content-Type": "application/json",
             headers.BATCH: str(asked.generation.conversations),
             headers.STEERING: finished.steering.text(),
+            headers.WARM: str(finished.usage.cached_tokens),
         },
     )
 

@@ -63,6 +63,10 @@ class Management(Dialect):
             return 400
         return spec.status if spec.api_status is None else spec.api_status
 
+    def code(self, error: MillmError) -> str:
+        """As in the base; some codes are another here, in the header as in the body."""
+        return spec_of(error).api_code or error.code
+
     def envelope(self, error: MillmError, *, while_generating: bool = False) -> dict[str, Any]:
         """As in the base."""
         return api_envelope(error)

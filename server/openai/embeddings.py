@@ -13,7 +13,8 @@ from engine.public.generation import Embedded, EmbeddingRequest, Pooling, Prepar
 from server import sse
 from server.body import LARGE_BODY_BYTES, parse_object, read_body, refuse_non_json_numbers, validate
 from server.context import ServerContext
-from server.generation.admission import apply_policy, common_headers, on_resident, result_of
+from server.generation.admission import apply_policy, common_headers, named, on_resident, result_of
+from server.generation.steering import note_on_alias, notes_on_headers
 from server.openai import fields
 from server.openai.formatting import usage_json
 from server.validators import complain
@@ -96,7 +97,10 @@ async def answer(context: ServerContext) -> Response:
         body, parsed = await context.prepare(lambda: _read(raw))
     else:
         body, parsed = _read(raw)
-    record = await context.quick(lambda: context.engine.shelf.resolve(parsed.request.model))
+    record, alias = await context.quick(lambda: named(context, parsed.request.model))
+    notes = notes_on_headers(request.headers)
+    if alias is not None:
+        notes = (*notes, note_on_alias(parsed.request.model, alias, record.name, steers=False))
     declared = frozenset(EmbeddingsBody.model_fields)
     unused = apply_policy(context, fields.EMBEDDINGS, body, declared, (), record)
     parsed.request.check_count(context.engine.settings.EMBEDDINGS_MAX_INPUTS)
@@ -114,7 +118,7 @@ async def answer(context: ServerContext) -> Response:
         payload,
         200,
         {
-            **common_headers(context, prepared.loaded.info.word(solo=True), None, unused, ()),
+            **common_headers(context, prepared.loaded.info.word(solo=True), None, unused, notes),
             "Content-Type": "application/json",
         },
     )

@@ -86,6 +86,7 @@ TABLE: Mapping[str, Row] = MappingProxyType(
         "add_special_tokens": Row(Use.REPORTED, Use.HONOURED),
         "chat_template_kwargs": _TEMPLATE,
         "enable_thinking": _TEMPLATE,
+        "reasoning_effort": _TEMPLATE,
         "extra_messages": Row(
             Use.HONOURED,
             Use.REFUSED,
@@ -150,6 +151,22 @@ TABLE: Mapping[str, Row] = MappingProxyType(
             when="scoring",
             remedy="Only a chat's answer can be given a form, and scoring writes none.",
         ),
+        **dict.fromkeys(
+            (
+                "guided_json",
+                "guided_regex",
+                "guided_choice",
+                "guided_grammar",
+                "structured_outputs",
+                "grammar",
+                "json_schema",
+            ),
+            _both(
+                Use.REFUSED,
+                remedy="A chat's answer is given a form by response_format: json_schema (also for a choice, with "
+                "enum), regex or grammar.",
+            ),
+        ),
         # steering
         "profile": _STEERING,
         "steering": _STEERING,
@@ -177,11 +194,16 @@ TABLE: Mapping[str, Row] = MappingProxyType(
         "lora_adapter": _REFUSED,
         "modalities": _both(Use.REFUSED, neutral=(["text"],)),
         "prediction": _REFUSED,
-        "reasoning_effort": _REFUSED,
         "suffix": _REFUSED,
+        "verbosity": _both(Use.REFUSED, neutral=("medium",), remedy="Say in the messages how long an answer shall be."),
+        "web_search_options": _REFUSED,
         # about the caller, not about the text
         "metadata": _REPORTED,
+        "moderation": _REPORTED,
         "prompt_cache_key": _REPORTED,
+        "prompt_cache_options": _REPORTED,
+        "prompt_cache_retention": _REPORTED,
+        "routing_key": _REPORTED,
         "safety_identifier": _REPORTED,
         "service_tier": _REPORTED,
         "store": _REPORTED,

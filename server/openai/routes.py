@@ -7,7 +7,16 @@ from quart import Quart, Response
 from server import sse
 from server.context import ServerContext
 from server.generation.flow import answer
-from server.headers import BACKEND, IGNORED_FIELDS, LOAD_POLICY, RESPONSE_HEADERS, STRICT
+from server.headers import (
+    ANSWER_HEADERS,
+    BACKEND,
+    IGNORED_FIELDS,
+    LOAD_POLICY,
+    NOTES,
+    PROFILE,
+    STEERING_INTENSITY,
+    STRICT,
+)
 from server.openai import answers, embeddings
 from server.openai.chat import Chat
 from server.openai.completions import Completions
@@ -29,8 +38,8 @@ def register(app: Quart, context: ServerContext) -> None:
         answer=answers.ChatCompletion,
         streams=answers.ChatChunk,
         errors=_GENERATION_ERRORS,
-        headers=RESPONSE_HEADERS,
-        request_headers=(STRICT, LOAD_POLICY),
+        headers=ANSWER_HEADERS,
+        request_headers=(STRICT, LOAD_POLICY, PROFILE, STEERING_INTENSITY),
     )
     async def chat_completions() -> Response:
         return await answer(context, chat)
@@ -42,8 +51,8 @@ def register(app: Quart, context: ServerContext) -> None:
         answer=answers.TextCompletion,
         streams=answers.TextCompletion,
         errors=_GENERATION_ERRORS,
-        headers=RESPONSE_HEADERS,
-        request_headers=(STRICT, LOAD_POLICY),
+        headers=ANSWER_HEADERS,
+        request_headers=(STRICT, LOAD_POLICY, PROFILE, STEERING_INTENSITY),
     )
     async def text_completions() -> Response:
         return await answer(context, completions)
@@ -54,7 +63,7 @@ def register(app: Quart, context: ServerContext) -> None:
         body=embeddings.EmbeddingsBody,
         answer=answers.Embeddings,
         errors=_GENERATION_ERRORS,
-        headers=(BACKEND, IGNORED_FIELDS),
+        headers=(BACKEND, IGNORED_FIELDS, NOTES),
         request_headers=(STRICT, LOAD_POLICY),
     )
     async def embed() -> Response:
@@ -63,12 +72,12 @@ def register(app: Quart, context: ServerContext) -> None:
     @app.get("/v1/models")
     @describe("The models that answer.", answer=answers.ModelList)
     async def models() -> Response:
-        listed = await context.quick(lambda: list_models(context.engine.shelf))
+        listed = await context.quick(lambda: list_models(context))
         return Response(sse.dump(listed), 200, content_type="application/json")
 
     # A model's name may hold slashes.
     @app.get("/v1/models/<path:name>")
     @describe("One of them.", answer=answers.Model, errors=(400, 404))
     async def model(name: str) -> Response:
-        found = await context.quick(lambda: get_model(context.engine.shelf, name))
+        found = await context.quick(lambda: get_model(context, name))
         return Response(sse.dump(found), 200, content_type="application/json")

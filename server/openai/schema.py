@@ -6,7 +6,7 @@ Fields nobody declares here are not lost: ``server/fields.py`` reports or refuse
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -16,10 +16,12 @@ from engine.public.generation import (
     MAX_N,
     MAX_TOP_LOGPROBS,
     ChatInput,
+    Effort,
     GenerationRequest,
     Message,
     ResponseFormat,
     ScoringRequest,
+    Syntax,
     TextInput,
 )
 from engine.public.monitor import ActivationSpec
@@ -83,6 +85,11 @@ class Parsed(Asked):
     tool_items: tuple[ToolItem, ...] = ()
 
     @property
+    def steers(self) -> bool:
+        """As in the base."""
+        return self.scoring is None
+
+    @property
     def has_form(self) -> bool:
         """As in the base."""
         return self.response_format is not None or self.generation.tools is not None
@@ -94,9 +101,15 @@ class Parsed(Asked):
         asked = self.response_format
         if asked is None or asked.type == "text":
             return self.generation
-        block = asked.json_schema
-        form = ResponseFormat() if block is None else ResponseFormat(block.json_schema, block.name)
-        return replace(self.generation, response_format=form)
+        return replace(self.generation, response_format=form_of(asked))
+
+    def rewritten(self, generation: GenerationRequest) -> Self:
+        """As in the base; what is scored is what would be written."""
+        scoring = self.scoring
+        if scoring is not None:
+            given = generation.input
+            scoring = replace(scoring, input=(given,) if isinstance(given, ChatInput) else given)
+        return replace(self, generation=generation, scoring=scoring)
 
 
 class ChatMessage(BaseModel):
@@ -255,6 +268,7 @@ class ChatBody(GenerationBody):
     extra_messages: list[list[ChatMessage]] | None = None
     chat_template_kwargs: TemplateKwargs = Field(default_factory=dict)
     enable_thinking: bool | None = None
+    reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
     logprobs: bool | None = None
     top_logprobs: Integer | None = Field(None, ge=0, le=MAX_TOP_LOGPROBS)
     response_format: ResponseFormatBlock | None = None
@@ -276,14 +290,24 @@ class ChatBody(GenerationBody):
         """The internal request."""
         unused: list[str] = []
         variables = dict(self.chat_template_kwargs)
+        shorthands: dict[str, str] = {}
         if self.enable_thinking is not None:
             # An explicit template variable wins over the shorthand, which then has no use.
             chosen = variables.setdefault("enable_thinking", self.enable_thinking)
             if chosen is not self.enable_thinking:
                 unused.append("enable_thinking")
-        rows = [_conversation("messages", self.messages, variables)]
+            elif "enable_thinking" not in self.chat_template_kwargs:
+                shorthands["enable_thinking"] = "enable_thinking"
+        effort = None if self.reasoning_effort is None else Effort(self.reasoning_effort)
+        if effort is not None and "reasoning_effort" in variables:
+            if variables["reasoning_effort"] != effort:
+                unused.append("reasoning_effort")
+            effort = None
+        elif effort is not None:
+            shorthands["reasoning_effort"] = "reasoning_effort"
+        rows = [_conversation("messages", self.messages, variables, effort)]
         for place, messages in enumerate(self.extra_messages or ()):
-            rows.append(_conversation(f"extra_messages.{place}", messages, variables))
+            rows.append(_conversation(f"extra_messages.{place}", messages, variables, effort))
         offered = asked_tools(self.tools or (), self.tool_choice, self.parallel_tool_calls)
         parsed = self.parsed(tuple(rows), [*unused, *offered.unused])
         asked = self.response_format
@@ -299,6 +323,7 @@ class ChatBody(GenerationBody):
             generation=replace(parsed.generation, tools=offered.tools),
             response_format=asked,
             tool_items=tuple(self.tools or ()),
+            shorthands=shorthands,
         )
 
 
@@ -329,11 +354,23 @@ def parse_completion(body: dict[str, Any]) -> Parsed:
     return validate(CompletionBody, body).to_parsed()
 
 
-def _conversation(path: str, messages: list[ChatMessage], variables: dict[str, Any]) -> ChatInput:
+def _conversation(
+    path: str, messages: list[ChatMessage], variables: dict[str, Any], effort: Effort | None
+) -> ChatInput:
     conversation = Conversation(path)
     for message in messages:
         message.add_to(conversation)
-    return ChatInput(tuple(conversation.messages), variables)
+    return ChatInput(tuple(conversation.messages), variables, effort)
+
+
+def form_of(asked: ResponseFormatBlock) -> ResponseFormat:
+    """The form as the engine takes it. Raises :class:`ResponseFormatUnsupported`."""
+    if asked.type == "regex":
+        return ResponseFormat(regex=asked.regex)
+    if asked.type == "grammar":
+        return ResponseFormat(grammar=asked.grammar, syntax=Syntax(asked.syntax or Syntax.LARK))
+    block = asked.json_schema
+    return ResponseFormat() if block is None else ResponseFormat(block.json_schema, block.name)
 
 
 def _default(value: Any, default: Any) -> Any:

@@ -16,7 +16,7 @@ from engine.public.library import ModelRecord
 from engine.public.steering import NO_STEERING
 from server import headers, sse
 from server.context import ServerContext
-from server.generation.admission import common_headers, on_resident, result_of
+from server.generation.admission import common_headers, on_resident, result_of, with_unread_variables
 from server.openai.formatting import millm_json, new_id, system_fingerprint, usage_json
 from server.openai.schema import Parsed
 from server.openai.shapes import Shapes
@@ -41,11 +41,13 @@ async def answer(
         return await context.prepare(lambda: service.prepare_scoring(wanted))
 
     prepared = await on_resident(context, record.name, prepare)
+    unused = with_unread_variables(unused, parsed, prepared)
     scored = await result_of(service.score(prepared))
     out = {
         **common_headers(context, prepared.loaded.info.word(solo=True), MODE, unused, (*parsed.notes, *prepared.notes)),
         headers.BATCH: str(parsed.generation.conversations),
         headers.STEERING: NO_STEERING.text(),
+        headers.WARM: str(scored.usage.cached_tokens),
         "Content-Type": "application/json",
     }
     seed = parsed.generation.sampling.seed

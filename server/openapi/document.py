@@ -231,8 +231,8 @@ def _responses(rule: Rule, said: Description, shapes: Shapes) -> Iterator[tuple[
             "description": _STATUS_WORDS[status],
             "content": {JSON: {"schema": {"$ref": REF.format(model=dialect.error_schema)}}},
         }
-        if status == 503:
-            response["headers"] = {"Retry-After": {"$ref": "#/components/headers/Retry-After"}}
+        names = [headers.ERROR_CODE, *(["Retry-After"] if status == 503 else [])]
+        response["headers"] = {name: {"$ref": f"#/components/headers/{name}"} for name in names}
         yield str(status), response
 
 
@@ -282,12 +282,14 @@ _RESPONSE_HEADERS: Mapping[str, str] = {
     headers.BATCH: "Conversations answered.",
     headers.CIRCUIT_RUNG: "Evidence rung of the circuits that steered.",
     headers.CONSTRAINED: "The form the answer was held to.",
+    headers.ERROR_CODE: "The code of a refusal, in lower case.",
     headers.IGNORED_FIELDS: "Fields of the request that nobody used.",
     headers.MODE: "generation or scoring.",
     headers.NOTES: "What was changed to make the prompt work.",
     headers.SEED: "The seed that was applied and how far its promise reaches.",
     headers.STEERING: "What was really added.",
     headers.STEERING_INTENSITY: "The dial, where it changed the plan.",
+    headers.WARM: "Prompt tokens that were not read anew.",
     "Retry-After": "Seconds after which to try again.",
 }
 
@@ -295,6 +297,14 @@ _REQUEST_HEADERS: Mapping[str, Schema] = {
     headers.STRICT: {
         "description": "Refuse a request that has fields nobody uses.",
         "schema": {"enum": ["true", "false", "1", "0"]},
+    },
+    headers.PROFILE: {
+        "description": "As the field profile; percent-encoded.",
+        "schema": {"type": "string"},
+    },
+    headers.STEERING_INTENSITY: {
+        "description": "As the field steering_intensity.",
+        "schema": {"type": "string", "pattern": "^ *([0-9.]+|off|min|max) *$"},
     },
     headers.LOAD_POLICY: {
         "description": "auto loads the model that is named; it is the only one possible.",

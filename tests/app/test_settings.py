@@ -39,7 +39,12 @@ def test_each_setting_answers_to_its_prefixed_name() -> None:
         "IGNORE_OFFERED_TOOLS": "true",
         "REPORT_CHUNKS": "separate",
     }
-    choices |= {"GGUF_KV_CACHE_TYPE": "f32", "PROXY": "http://proxy:3128", "THEME": "dark"}
+    choices |= {
+        "MODEL_ALIASES": '{"a": "b"}',
+        "GGUF_KV_CACHE_TYPE": "f32",
+        "PROXY": "http://proxy:3128",
+        "THEME": "dark",
+    }
     choices |= {f"{kind}_INTENSITY_{end}": "1.25" for kind in ("CLUSTER", "CIRCUIT") for end in ("MIN", "MAX")}
     for name, default in load_settings(environ={}).model_dump().items():
         text = choices.get(name) or texts.get(type(default).__name__, "b")
@@ -156,3 +161,19 @@ def test_every_setting_is_described_and_documented() -> None:
     for name, field in Settings.model_fields.items():
         assert field.description, name
         assert f"| `{name}` |" in page, f"{name} is missing in docs/settings.md"
+
+
+def test_an_object_is_written_as_json(tmp_path: Path) -> None:
+    value = {"pirate": {"model": "demo", "steering_intensity": 1}}
+    assert value == load_settings(environ={"MODEL_ALIASES": json.dumps(value)}).MODEL_ALIASES
+    file = tmp_path / "settings.json"
+    file.write_text(json.dumps({"MODEL_ALIASES": value}), encoding="utf-8")
+    assert value == load_settings(environ={}, file=file).MODEL_ALIASES
+    assert value == load_settings(environ={"MODEL_ALIASES": ""}, file=file).MODEL_ALIASES
+    for text in ("demo", "[1]", '"a"', "{", "[" * 10_000):
+        with pytest.raises(SettingsInvalid, match="a JSON object") as caught:
+            load_settings(environ={"MODEL_ALIASES": text})
+        assert caught.value.param == "MODEL_ALIASES"
+    with pytest.raises(SettingsInvalid, match="'steering_intensity' of 'a' is a number from 0 to 2") as caught:
+        load_settings(environ={"MODEL_ALIASES": '{"a": {"model": "m", "steering_intensity": 9}}'})
+    assert "MILLM_MODEL_ALIASES" not in caught.value.message and "MODEL_ALIASES" in caught.value.message

@@ -40,7 +40,7 @@ def resident(live: Live) -> str:
     ("path", "field", "value"),
     [
         (CHAT, "functions", [{"name": "f"}]),
-        (CHAT, "reasoning_effort", "low"),
+        (CHAT, "verbosity", "low"),
         (TEXT, "suffix", "the end"),
         (TEXT, "response_format", {"type": "json_object"}),
         ("/v1/embeddings", "pooling", "last"),

@@ -152,7 +152,7 @@ def test_strict_mode_refuses_offered_tools(easy: Live) -> None:
     ("more", "param"),
     [
         ({"tools": "search"}, "tools"),
-        ({"suffix": "x"}, "suffix"),
+        ({"verbosity": "low"}, "verbosity"),
     ],
     ids=["no list", "another field"],
 )

@@ -382,6 +382,26 @@ def test_a_call_and_a_document(tooled: Live) -> None:
             assert calls_of(response)
 
 
+@pytest.mark.parametrize(
+    ("form", "fits"),
+    [
+        ({"type": "regex", "regex": "(yes|no)/[0-9]{2}"}, re.compile("(yes|no)/[0-9]{2}")),
+        (
+            {"type": "grammar", "grammar": 'start: "a" tail\ntail: /[xyz]{3}/', "syntax": "lark"},
+            re.compile("a[xyz]{3}"),
+        ),
+    ],
+)
+def test_a_call_or_a_text_of_another_form(tooled: Live, form: Any, fits: re.Pattern[str]) -> None:
+    for seed in range(4):
+        response = ask(tooled, TIME, response_format=form, temperature=1.5, seed=seed)
+        choice = choice_of(response)
+        if choice["finish_reason"] == "stop":
+            assert fits.fullmatch(choice["message"]["content"])
+        else:
+            assert calls_of(response)
+
+
 def test_several_choices(tooled: Live) -> None:
     # T031
     body = {"tools": [WEATHER], "tool_choice": named("get_weather"), "n": 2, "temperature": 1, "max_tokens": 300}

@@ -132,7 +132,7 @@ def test_limits_that_still_pass(live: Live) -> None:
     [
         ("dimensions", 5),  # A071
         ("functions", [{"name": "f"}]),  # A062
-        ("reasoning_effort", "low"),
+        ("verbosity", "low"),
     ],
 )
 def test_fields_that_cannot_be_honoured(live: Live, name: str, value: Any) -> None:

@@ -105,7 +105,12 @@ def test_our_headers_are_named(document: Document) -> None:
     assert set(document["components"]["headers"]) == {*headers.RESPONSE_HEADERS, "Retry-After"}
     chat = document["paths"]["/v1/chat/completions"]["post"]
     assert headers.STEERING in chat["responses"]["200"]["headers"]
-    assert [each["name"] for each in chat["parameters"]] == [headers.STRICT, headers.LOAD_POLICY]
+    assert [each["name"] for each in chat["parameters"]] == [
+        headers.STRICT,
+        headers.LOAD_POLICY,
+        headers.PROFILE,
+        headers.STEERING_INTENSITY,
+    ]
 
 
 def test_what_fields_take_is_said_as_it_is_read(document: Document) -> None:

@@ -294,7 +294,7 @@ def test_null_means_the_default() -> None:
     names = """
         temperature top_p top_k min_p frequency_penalty presence_penalty repetition_penalty n best_of max_tokens
         max_completion_tokens min_tokens ignore_eos stop seed logit_bias stream stream_options logprobs top_logprobs
-        chat_template_kwargs enable_thinking response_format profile steering steering_intensity
+        chat_template_kwargs enable_thinking reasoning_effort response_format profile steering steering_intensity
         return_sae_activations extra_messages allowed_token_ids
     """
     nulls, plain = chat(**dict.fromkeys(names.split())), chat()

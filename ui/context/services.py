@@ -81,6 +81,7 @@ class SettingKind(StrEnum):
     NUMBER = "number"
     TEXT = "text"
     LIST = "list"
+    OBJECT = "object"
 
 
 @dataclass(frozen=True)

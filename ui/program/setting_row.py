@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from typing import Any
 
 from PySide6.QtCore import QSize, Qt, Signal
@@ -30,6 +32,8 @@ def shown(value: Any) -> str:
         return "on" if value else "off"
     if isinstance(value, list | tuple):
         return ", ".join(str(each) for each in value)
+    if isinstance(value, Mapping):
+        return json.dumps(value, ensure_ascii=False) if value else ""
     if isinstance(value, float) and value == int(value):
         return str(int(value))
     return str(value)
@@ -37,12 +41,14 @@ def shown(value: Any) -> str:
 
 def facts_of(info: SettingInfo) -> str:
     """The small line under a setting: default, what it takes, its variable, and when a change counts."""
-    default = "none" if info.default in (None, []) else shown(info.default)
+    default = "none" if info.default in (None, [], {}) else shown(info.default)
     parts = [f"default {default}"]
     if info.kind in (SettingKind.WHOLE, SettingKind.NUMBER):
         parts.append(info.allowed)
     if info.kind is SettingKind.LIST:
         parts.append("with commas between them")
+    if info.kind is SettingKind.OBJECT:
+        parts.append(info.allowed)
     parts.append(info.environment)
     parts.append(f"counts {info.applies.value}")
     return " · ".join(parts)
@@ -171,5 +177,5 @@ class SettingRow(QWidget):
         if text == shown(self.info.value):
             self.settle()
             return
-        empty_is_value = self.info.kind is SettingKind.LIST
+        empty_is_value = self.info.kind in (SettingKind.LIST, SettingKind.OBJECT)
         self.changed.emit(self.info.name, text if text or empty_is_value else None)

@@ -17,7 +17,9 @@ from engine.events import (
     ClustersChanged,
     Event,
     ModelLoadComplete,
+    ModelsChanged,
     ModelUnloadComplete,
+    ProfilesChanged,
     RequestRecorded,
     ServerStateChanged,
 )
@@ -34,6 +36,7 @@ from ui.kit.snippet_panel import Snippets
 from ui.kit.snippets import snippets
 from ui.kit.text import describe_error
 from ui.serve.access_card import AccessCard
+from ui.serve.alias_card import AliasCard
 from ui.serve.requests_card import RequestsCard
 
 VIRTUAL = ("docker", "br-", "veth", "virbr", "vmnet", "vboxnet", "zt", "tailscale", "utun", "vethernet", "wsl")
@@ -92,7 +95,15 @@ def is_local(host: str) -> bool:
 class ServerPage(Page, ScrollPage):
     """Joins the cards to the server and to its settings."""
 
-    FOLLOWS = (RequestRecorded, ServerStateChanged, ModelLoadComplete, ModelUnloadComplete, ClustersChanged)
+    FOLLOWS = (
+        RequestRecorded,
+        ServerStateChanged,
+        ModelLoadComplete,
+        ModelUnloadComplete,
+        ModelsChanged,
+        ProfilesChanged,
+        ClustersChanged,
+    )
 
     def __init__(self, frame: PageContext) -> None:
         super().__init__("Server", "Other programs use the model through this server, as they would use OpenAI's API.")
@@ -106,6 +117,7 @@ class ServerPage(Page, ScrollPage):
         self.server = ServerCard(frame.services.configured_port)
         self.access = AccessCard()
         self.snippets = Snippets()
+        self.aliases = AliasCard()
         self.requests = RequestsCard()
         self._columns = QBoxLayout(QBoxLayout.Direction.LeftToRight)
         self._columns.setSpacing(theme.L)
@@ -117,6 +129,7 @@ class ServerPage(Page, ScrollPage):
         connect = Card("Connect a program")
         connect.body.addWidget(self.snippets)
         self.inside.addWidget(connect)
+        self.inside.addWidget(self.aliases)
         self.inside.addStretch(1)
         self.server.start.connect(self._start)
         self.server.stop.connect(self._stop)
@@ -124,6 +137,7 @@ class ServerPage(Page, ScrollPage):
         self.access.new_key.connect(lambda: self._change({"API_KEY": make_key()}))
         self.access.key_given.connect(lambda key: self._change({"API_KEY": key or None}))
         self.access.lists_given.connect(self._save_lists)
+        self.aliases.saved.connect(self._save_aliases)
         self.requests.cleared.connect(self._clear)
         self.requests.side_calls_hidden.connect(lambda _hidden: self.requests.filter(self._control.requests()))
         self._pulse = QTimer(self)
@@ -134,6 +148,7 @@ class ServerPage(Page, ScrollPage):
         self.requests.show_entries(self._control.requests())
         self._read_settings()
         self._read_clusters()
+        self._read_names()
         self.refresh()
 
     def on_event(self, event: Event) -> None:
@@ -145,8 +160,11 @@ class ServerPage(Page, ScrollPage):
                 self.refresh()
             case ModelLoadComplete() | ModelUnloadComplete():
                 self._fill_snippets()
+            case ModelsChanged() | ProfilesChanged():
+                self._read_names()
             case ClustersChanged():
                 self._read_clusters()
+                self._read_names()
 
     def prepare_to_close(self) -> None:
         """Follow the settings no more."""
@@ -189,6 +207,16 @@ class ServerPage(Page, ScrollPage):
             owner=self,
         )
 
+    def _read_names(self) -> None:
+        """What an alias can stand for."""
+        engine = self._engine
+
+        def read() -> tuple[list[str], list[str]]:
+            profiles = [each.name for each in engine.profiles.list().profiles]
+            return [each.name for each in engine.shelf.list()], sorted(profiles, key=str.casefold)
+
+        self._bridge.run_in_background(read, lambda names: self.aliases.offer(*names), self._on_error, owner=self)
+
     def _read_settings(self) -> None:
         def read() -> dict[str, SettingInfo]:
             return {info.name: info for info in self._settings.describe() if info.group == "Server"}
@@ -201,6 +229,8 @@ class ServerPage(Page, ScrollPage):
         self.access.show_key_state(self._key(), locked=_lock(key))
         origins, hosts = infos["CORS_ORIGINS"], infos["ALLOWED_HOSTS"]
         self.access.show_lists(origins.value, hosts.value, locked=_lock(origins) or _lock(hosts))
+        aliases = infos["MODEL_ALIASES"]
+        self.aliases.show_aliases(aliases.value, locked=_lock(aliases))
         if not self.server.port.hasFocus() and self._control.state != "error":
             self.server.port.setValue(infos["PORT"].value)
         self.refresh()
@@ -286,6 +316,14 @@ class ServerPage(Page, ScrollPage):
 
     def _save_lists(self, origins: str, hosts: str) -> None:
         self._change({"CORS_ORIGINS": origins.split(), "ALLOWED_HOSTS": hosts.split()})
+
+    def _save_aliases(self, value: Mapping[str, Any]) -> None:
+        self._bridge.run_in_background(
+            lambda: self._settings.change({"MODEL_ALIASES": value or None}),
+            None,
+            lambda error: self.aliases.show_error(describe_error(error)),
+            owner=self,
+        )
 
     def _change(self, values: Mapping[str, Any]) -> None:
         self.access.notice.hide()

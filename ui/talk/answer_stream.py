@@ -68,6 +68,7 @@ class AnswerStream(QObject):
         self._names = names
         self._known: dict[str, str] = {}
         self._prepared: PreparedRequest | None = None
+        self._warm: int | None = None
         self._early: tuple[SteeringReport, int | None] | None = None
         """What steered it, where the end came before the word that the request was submitted."""
         self._handle: RequestHandle | None = None
@@ -163,6 +164,7 @@ class AnswerStream(QObject):
         self.message.details["completion_tokens"] = self._tokens + tokens
 
     def _finish(self, delta: RequestFinished) -> None:
+        self._warm = delta.usage.cached_tokens
         self._end(
             {
                 "prompt_tokens": delta.usage.prompt_tokens,
@@ -238,7 +240,8 @@ class AnswerStream(QObject):
                 item["name"] = self._known[item["id"]]
 
     def _headers(self, prepared: PreparedRequest, report: SteeringReport, rung: int | None) -> dict[str, str]:
-        return answer_headers(prepared, str(self.message.details.get("backend", "")), report, rung)
+        backend = str(self.message.details.get("backend", ""))
+        return answer_headers(prepared, backend, report, rung, warm=self._warm)
 
     def _end(self, details: dict[str, object]) -> None:
         self.message.details.update(details)

@@ -6,11 +6,13 @@ A value that needs no model: what it is made of names it in the cache of compile
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from engine.generation.constraints.keywords import compact
+from engine.generation.response_format import ResponseFormat
 from engine.generation.tools.wire import Wire, literal, told_to_library
 
 if TYPE_CHECKING:
@@ -28,7 +30,7 @@ class CallGrammar:
         most: Calls of one answer.
         strict: Names of tools whose complete arguments are checked against their schema once more.
         insists: Whether the answer is nothing but calls, from its first token on; else what follows a mark is held.
-        document: The schema of an answer without calls, where it has to have a form.
+        document: The form of an answer without calls, where it has to have one.
         text: What all of this comes to, for the cache.
     """
 
@@ -37,12 +39,13 @@ class CallGrammar:
     most: int
     insists: bool
     strict: frozenset[str] = frozenset()
-    document: str | None = None
+    document: ResponseFormat | None = None
     text: str = field(init=False, default="")
 
     def __post_init__(self) -> None:
         schemas = {name: compact(schema) for name, schema in self.arguments.items()}
-        told = [type(self.wire).__name__, schemas, self.most, self.insists, self.document]
+        document = None if self.document is None else self.document.text
+        told = [type(self.wire).__name__, schemas, self.most, self.insists, document]
         object.__setattr__(self, "text", "tools " + json.dumps(told, ensure_ascii=False))
 
     @property
@@ -64,9 +67,24 @@ class CallGrammar:
         for name, rule in rules.items():
             parts.append(self.wire.arguments_rule(rule, self.arguments[name]))
         if self.document is not None:
-            parts.append(f"document: %json {told_to_library(json.loads(self.document), {})}\n")
+            parts.append(_document_rules(self.document))
         if self.insists:
             start = "start: calls"
         else:
             start = "start: held" if self.document is None else "start: document | calls"
-        return CompiledCalls(self, vocabulary.compile_rules(start + "\n" + "".join(parts)), eos_ids)
+        text = start + "\n" + "".join(parts)
+        # What a person wrote is tried first; the rest is the program's own.
+        tried = self.document is not None and self.document.written is not None
+        made = vocabulary.compile_grammar(text) if tried else vocabulary.compile_rules(text)
+        return CompiledCalls(self, made, eos_ids)
+
+
+def _document_rules(asked: ResponseFormat) -> str:
+    """The rule ``document`` of an answer without calls."""
+    written = asked.written
+    if written is None:
+        return f"document: %json {told_to_library(asked.effective_schema, {})}\n"
+    if written.lark is not None:
+        return f"document: %lark {{\n{written.lark}\n}}\n"
+    regex = re.sub(r"(?<!\\)((?:\\\\)*)/", r"\1\/", written.regex or "")
+    return f"document: DOCUMENT\nDOCUMENT: /{regex}/\n"

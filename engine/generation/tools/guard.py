@@ -5,11 +5,10 @@ Engine thread only. The reader says where calls stand in the text; the grammar s
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
-from engine.generation.constraint import MaskMaker
+from engine.generation.constraint import MaskMaker, check_of
 from engine.generation.constraints.validation import DocumentCheck
 from engine.generation.request import Piece
 from engine.generation.text.parts import Call, Kind
@@ -31,7 +30,7 @@ class CompiledCalls:
         self.grammar = grammar
         self.compiled = compiled
         self.eos_ids = frozenset(eos_ids)
-        self.document = None if grammar.document is None else DocumentCheck(json.loads(grammar.document))
+        self.document = None if grammar.document is None else check_of(grammar.document)
         self._checks: dict[str, DocumentCheck] = {}
 
     def check_of(self, name: str) -> DocumentCheck:

@@ -75,7 +75,6 @@ def _tokens(tokenizer: Tokenizer, tools: tuple[Tool, ...], form: ToolForm) -> in
 
 def grammar_of(tools: Tools, form: ToolForm, response_format: ResponseFormat | None) -> CallGrammar:
     """What the answer is held to. Raises :class:`ToolSchemaUnsupported`."""
-    document = None if response_format is None else response_format.text
     schemas = {tool.name: enforced_arguments(tool).schema for tool in tools.to_call}
     for tool in tools.to_call:
         if tool.strict and (why := form.wire.cannot_hold(schemas[tool.name])) is not None:
@@ -87,7 +86,7 @@ def grammar_of(tools: Tools, form: ToolForm, response_format: ResponseFormat | N
                 remedy="Leave 'strict' out, or take what is named out of the schema.",
             )
     strict = frozenset(tool.name for tool in tools.to_call if tool.strict)
-    return CallGrammar(form.wire, schemas, tools.most_calls, tools.insists, strict, document)
+    return CallGrammar(form.wire, schemas, tools.most_calls, tools.insists, strict, response_format)
 
 
 def compiled_calls(

@@ -191,6 +191,10 @@ class Tokenizer(Protocol):
         """Names the chat template reads from outside; None where that cannot be told."""
         ...
 
+    def template_levels(self, name: str) -> frozenset[str]:
+        """Words the chat template holds the variable ``name`` against; none where that cannot be told."""
+        ...
+
     def constraint_vocabulary(self) -> tuple[Any, int]:
         """The vocabulary as llguidance takes it, and the one end token it knows. Raises whatever the library does."""
         ...

@@ -300,6 +300,10 @@ class CheckpointTokenizer:
         """Names the chat template reads from outside; None where that cannot be told."""
         return None if self._template is None else self._template.variables()
 
+    def template_levels(self, name: str) -> frozenset[str]:
+        """Words the chat template holds the variable ``name`` against."""
+        return frozenset() if self._template is None else self._template.levels(name)
+
 
 def _special_names(inner: Any) -> dict[str, str]:
     return {name: str(token) for name, token in inner.special_tokens_map.items() if not isinstance(token, list)}

@@ -168,6 +168,10 @@ class GgufTokenizer:
         """Names the chat template reads from outside; None where that cannot be told."""
         return None if self._template is None else self._template.variables()
 
+    def template_levels(self, name: str) -> frozenset[str]:
+        """Words the chat template holds the variable ``name`` against."""
+        return frozenset() if self._template is None else self._template.levels(name)
+
     # --- structured output --------------------------------------------------------------------------------------------
 
     def constraint_vocabulary(self) -> tuple[Any, int]:

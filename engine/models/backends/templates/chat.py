@@ -81,6 +81,7 @@ class ChatTemplate:
         self._look: _Look | None = None
         self._variables: frozenset[str] | None = None
         self._variables_known = False
+        self._levels: dict[str, frozenset[str]] = {}
         shared().warm()
 
     def render(
@@ -125,6 +126,17 @@ class ChatTemplate:
                 self._variables = None if found is None else frozenset(found)
                 self._variables_known = True
             return self._variables
+
+    def levels(self, name: str) -> frozenset[str]:
+        """Words that the template holds the variable ``name`` against; none where that cannot be told."""
+        with self._lock:
+            if name not in self._levels:
+                try:
+                    found = shared().run({"do": "levels", "source": self._source, "name": name})[0].get("levels")
+                except TooCostly:
+                    found = None
+                self._levels[name] = frozenset(found or ())
+            return self._levels[name]
 
     def _run(
         self,

@@ -85,6 +85,45 @@ def variables(source: str) -> list[str]:
     return sorted(meta.find_undeclared_variables(_ENVIRONMENT.parse(source)))
 
 
+def levels(source: str, name: str) -> list[str]:
+    """Words that the template holds the variable ``name`` against, itself or under a name it is given there, and those
+    it has where it is not set. Raises :class:`jinja2.TemplateSyntaxError`.
+    """
+    tree = _ENVIRONMENT.parse(source)
+    names, compared, others = {name}, set[str](), set[str]()
+    for given in tree.find_all(nodes.Assign):
+        if isinstance(given.target, nodes.Name) and _speaks_of(given.node, {name}):
+            names.add(given.target.name)
+    for each in tree.find_all(nodes.Compare):
+        sides = [each.expr, *(operand.expr for operand in each.ops)]
+        if any(_speaks_of(side, names) for side in sides):
+            compared.update(word for side in sides for word in _words_of(side))
+    for given in tree.find_all(nodes.Assign):
+        if isinstance(given.target, nodes.Name) and given.target.name in names:
+            others.update(_words_of(given.node))
+    for used in tree.find_all(nodes.Filter):
+        if used.name in ("default", "d") and used.node is not None and _speaks_of(used.node, names):
+            others.update(word for argument in used.args for word in _words_of(argument))
+    return sorted(compared | others) if compared else []
+
+
+def _speaks_of(node: nodes.Node, names: set[str]) -> bool:
+    if isinstance(node, nodes.Name):
+        return node.name in names
+    return any(each.name in names for each in node.find_all(nodes.Name))
+
+
+def _words_of(node: nodes.Node) -> list[str]:
+    """The words a node is: one, or those of a list."""
+    if isinstance(node, nodes.Const):
+        return [node.value] if isinstance(node.value, str) else []
+    if isinstance(node, nodes.List | nodes.Tuple):
+        return [word for item in node.items for word in _words_of(item)]
+    if isinstance(node, nodes.Or):
+        return [*_words_of(node.left), *_words_of(node.right)]
+    return []
+
+
 def render(
     source: str,
     messages: Sequence[Mapping[str, Any]],

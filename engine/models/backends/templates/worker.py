@@ -47,6 +47,8 @@ def _done(sandbox: Any, job: Mapping[str, Any]) -> tuple[dict[str, Any], bytes |
     try:
         if job["do"] == "variables":
             return {"variables": sandbox.variables(job["source"])}, None
+        if job["do"] == "levels":
+            return {"levels": sandbox.levels(job["source"], job["name"])}, None
         text, left_out = sandbox.render(
             job["source"],
             job["messages"],
