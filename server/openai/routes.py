@@ -11,7 +11,7 @@ from server.headers import BACKEND, IGNORED_FIELDS, LOAD_POLICY, RESPONSE_HEADER
 from server.openai import answers, embeddings
 from server.openai.chat import Chat
 from server.openai.completions import Completions
-from server.openai.models import get_model, list_models
+from server.openai.models import ModelsQuery, get_model, list_models, read_models_query
 from server.openai.schema import ChatBody, CompletionBody
 from server.openapi.describe import describe
 
@@ -61,14 +61,15 @@ def register(app: Quart, context: ServerContext) -> None:
         return await embeddings.answer(context)
 
     @app.get("/v1/models")
-    @describe("The models that answer.", answer=answers.ModelList)
+    @describe("The models that answer.", query=ModelsQuery, answer=answers.ModelList, errors=(400,))
     async def models() -> Response:
-        listed = await context.quick(lambda: list_models(context.engine.shelf))
+        asked = read_models_query()
+        listed = await context.quick(lambda: list_models(context.engine, asked))
         return Response(sse.dump(listed), 200, content_type="application/json")
 
     # A model's name may hold slashes.
     @app.get("/v1/models/<path:name>")
     @describe("One of them.", answer=answers.Model, errors=(400, 404))
     async def model(name: str) -> Response:
-        found = await context.quick(lambda: get_model(context.engine.shelf, name))
+        found = await context.quick(lambda: get_model(context.engine, name))
         return Response(sse.dump(found), 200, content_type="application/json")

@@ -31,6 +31,7 @@ from engine.errors import (
 from engine.events import EventBus, ModelsChanged
 from engine.library.database import Library
 from engine.library.records import EngineKind, ModelRecord, ModelSource, ModelStatus
+from engine.models.capabilities import capabilities_of
 from engine.models.hardware.memory import LoadEstimate
 from engine.models.hub.client import MAIN, HubClient
 from engine.models.inspection.gguf_file import inspect_gguf
@@ -393,6 +394,7 @@ class ModelActions:
             updated_at=record.updated_at,
             loaded_at=record.loaded_at,
             last_used_at=record.last_used_at,
+            capabilities=capabilities_of(record, resident),
             **facts,
         )
 
