@@ -27,6 +27,12 @@ class ResponseFormatUnsupported(MillmError):
     code = "response_format_unsupported"
 
 
+class FimUnsupported(MillmError):
+    """The model's vocabulary has no marks for a gap in a text, so that none can be filled in."""
+
+    code = "fim_unsupported"
+
+
 class ConstrainedOutputInvalid(MillmError):
     """A document the model completed under a constraint is not what was asked for."""
 

@@ -8,7 +8,7 @@ from server import sse
 from server.context import ServerContext
 from server.generation.flow import answer
 from server.headers import BACKEND, IGNORED_FIELDS, LOAD_POLICY, RESPONSE_HEADERS, STRICT
-from server.openai import answers, embeddings
+from server.openai import answers, embeddings, memory
 from server.openai.chat import Chat
 from server.openai.completions import Completions
 from server.openai.models import ModelsQuery, get_model, list_models, read_models_query
@@ -73,3 +73,5 @@ def register(app: Quart, context: ServerContext) -> None:
     async def model(name: str) -> Response:
         found = await context.quick(lambda: get_model(context.engine, name))
         return Response(sse.dump(found), 200, content_type="application/json")
+
+    memory.register(app, context)

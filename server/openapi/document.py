@@ -69,8 +69,10 @@ _STATUS_WORDS = {
     408: "The body did not arrive in time.",
     409: "Something else is in the way.",
     413: "The body is too long.",
+    429: "Too often; Retry-After says when.",
     422: "A field or parameter is wrong; the details list each.",
     500: "The server failed.",
+    501: "This program does not do it.",
     502: "A remote service failed.",
     503: "Not now; Retry-After says when.",
     507: "There is not enough memory or disk.",
@@ -231,7 +233,7 @@ def _responses(rule: Rule, said: Description, shapes: Shapes) -> Iterator[tuple[
             "description": _STATUS_WORDS[status],
             "content": {JSON: {"schema": {"$ref": REF.format(model=dialect.error_schema)}}},
         }
-        if status == 503:
+        if status in (429, 503):
             response["headers"] = {"Retry-After": {"$ref": "#/components/headers/Retry-After"}}
         yield str(status), response
 
@@ -311,7 +313,7 @@ _ERRORS: Mapping[str, Schema] = {
                 "type": "object",
                 "properties": {
                     "message": {"type": "string"},
-                    "type": {"enum": ["invalid_request_error", "server_error"]},
+                    "type": {"enum": ["invalid_request_error", "rate_limit_error", "server_error"]},
                     "param": {"type": ["string", "null"]},
                     "code": {"type": "string", "pattern": "^[a-z_]+$"},
                 },

@@ -23,6 +23,7 @@ from engine.errors import (
     MillmError,
     ModelAlreadyLoaded,
     ModelBusy,
+    ModelLocked,
     ModelNotFound,
     ModelNotLoaded,
     NothingToCancel,
@@ -236,9 +237,20 @@ class ModelActions:
             fits=found.fits,
         )
 
-    def unload(self, model_id: int) -> ModelView:
-        """Free a model after its requests; waits for them. Raises :class:`ModelNotLoaded`, :class:`ModelBusy`."""
-        self._require_loaded(model_id)
+    def unload(self, model_id: int, *, on_demand: bool = False) -> ModelView:
+        """Free a model after its requests; waits for them.
+
+        ``on_demand``: a request asked for it, so a model that is locked stays. Raises :class:`ModelNotLoaded`,
+        :class:`ModelBusy`, :class:`ModelLocked`.
+        """
+        record = self._require_loaded(model_id).record
+        if on_demand and self._shelf.get(model_id).locked:
+            raise ModelLocked(
+                f"{record.name!r} is locked for steering, so it cannot be unloaded by a request.",
+                param="model",
+                details={"locked_model": record.name},
+                remedy="Detach the SAEs or unlock it first.",
+            )
         self._loader.unload().result()
         return self.get(model_id)
 
