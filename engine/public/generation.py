@@ -45,6 +45,7 @@ from engine.generation.response_format import ResponseFormat
 from engine.generation.scoring import MAX_ALLOWED, PreparedScoring, Scored, ScoredPrompt, ScoringRequest
 from engine.generation.service import GenerationService, PreparedRequest, RequestHandle
 from engine.generation.text.reasoning import Kind
+from engine.generation.tokens import Tokenized
 
 __all__ = [
     "BACKEND",
@@ -88,6 +89,7 @@ __all__ = [
     "TextDelta",
     "TextInput",
     "TokenInfo",
+    "Tokenized",
     "Usage",
     "Work",
     "answer_headers",
