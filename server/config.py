@@ -16,7 +16,9 @@ class ServerSettings(BaseModel):
 
     HOST: str = Field("127.0.0.1", description="Address to listen on; another than loopback needs API_KEY.")
     PORT: int = Field(8000, ge=0, le=65535, description="Port to listen on; 0 takes any free one.")
-    API_KEY: str | None = Field(None, description="When set, every route but /api/health wants it as a bearer token.")
+    API_KEY: str | None = Field(
+        None, description="When set, every route but /api/health, /health and /healthz wants it as a bearer token."
+    )
     CORS_ORIGINS: list[str] = Field(default_factory=list, description="Browser origins that may call the server.")
     ALLOWED_HOSTS: list[str] = Field(
         default_factory=lambda: ["localhost", "127.0.0.1", "[::1]", "host.docker.internal"],

@@ -26,6 +26,7 @@ from engine.generation.embeddings import (
 from engine.generation.errors import ResponseFormatUnsupported
 from engine.generation.lane import PreparedRequest, RequestHandle
 from engine.generation.observers import RequestObservers, Work
+from engine.generation.pace import Pace
 from engine.generation.prefill_job import PrefillJob, numbered
 from engine.generation.prompts import (
     GENERIC_TURN_END,
@@ -317,6 +318,10 @@ class GenerationService:
     def stats(self) -> QueueStats:
         """The queue's figures now."""
         return self._scheduler.stats()
+
+    def pace(self) -> Pace:
+        """How fast prompts are read and answers written."""
+        return self._scheduler.pace()
 
     def _steering(self, request: GenerationRequest) -> ResolvedSteering:
         now = self._desk.now

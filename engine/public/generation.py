@@ -18,6 +18,7 @@ from engine.generation.headers import (
     string_list,
 )
 from engine.generation.observers import Work
+from engine.generation.pace import Pace
 from engine.generation.request import (
     MAX_BEST_OF,
     MAX_CHOICES,
@@ -72,6 +73,7 @@ __all__ = [
     "GenerationService",
     "Kind",
     "Message",
+    "Pace",
     "Piece",
     "Pooling",
     "PreparedEmbeddings",

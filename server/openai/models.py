@@ -50,7 +50,7 @@ def read_models_query() -> ModelsQuery:
 
 def list_models(engine: Engine, asked: ModelsQuery) -> dict[str, Any]:
     """The loaded model first, then by name; only the locked one where a model is locked."""
-    records = _listed(engine)
+    records = listed_models(engine)
     window = records
     if asked.after_id is not None:
         window = window[_place(records, asked.after_id, "after_id") + 1 :]
@@ -83,12 +83,13 @@ def get_model(engine: Engine, name: str) -> dict[str, Any]:
 def find_model(engine: Engine, name: str) -> ModelRecord:
     """The model of that list which ``name`` means. Raises as :func:`get_model`."""
     record = engine.shelf.resolve(name)
-    if record.id not in {other.id for other in _listed(engine)}:
+    if record.id not in {other.id for other in listed_models(engine)}:
         raise ModelNotFound(f"The model {shortened(name)} is not available now.", param="model")
     return record
 
 
-def _listed(engine: Engine) -> list[ModelRecord]:
+def listed_models(engine: Engine) -> list[ModelRecord]:
+    """The models that can be asked for, in the list's order."""
     records = [r for r in engine.shelf.list() if r.status in SERVABLE and can_run(r.engine)]
     # A lock counts only while its model is loaded: one left behind must not hide the others.
     locked = [r for r in records if r.locked and r.status is ModelStatus.LOADED]

@@ -52,7 +52,7 @@ def judge(
     return {headers.IGNORED_FIELDS: headers.string_list(found, limit)} if found else {}
 
 
-def answered(body: bytes | dict[str, Any], out: Mapping[str, str] | None = None) -> Response:
-    """``body`` as JSON, which may be written already, with the headers ``out``."""
+def answered(body: Any, out: Mapping[str, str] | None = None) -> Response:
+    """``body`` as JSON, which may be written already (bytes), with the headers ``out``."""
     data = body if isinstance(body, bytes) else sse.dump(body)
     return Response(data, 200, {**(out or {}), "Content-Type": "application/json"})

@@ -8,7 +8,7 @@ from server import sse
 from server.context import ServerContext
 from server.generation.flow import answer
 from server.headers import BACKEND, IGNORED_FIELDS, LOAD_POLICY, RESPONSE_HEADERS, STRICT
-from server.openai import answers, embeddings, memory, tokens
+from server.openai import answers, embeddings, memory, state, tokens
 from server.openai.chat import Chat
 from server.openai.completions import Completions
 from server.openai.models import ModelsQuery, get_model, list_models, read_models_query
@@ -76,3 +76,4 @@ def register(app: Quart, context: ServerContext) -> None:
 
     memory.register(app, context)
     tokens.register(app, context)
+    state.register(app, context)

@@ -39,6 +39,8 @@ _TAGS = (
     ("/api/experiments", "Saved comparisons"),
     ("/api/health", "Health"),
     ("/metrics", "Health"),
+    ("/health", "Health"),
+    ("/readyz", "Health"),
     ("/api", "Program"),
     ("/", "Program"),
 )
@@ -69,8 +71,8 @@ _STATUS_WORDS = {
     408: "The body did not arrive in time.",
     409: "Something else is in the way.",
     413: "The body is too long.",
-    429: "Too often; Retry-After says when.",
     422: "A field or parameter is wrong; the details list each.",
+    429: "Too often; Retry-After says when.",
     500: "The server failed.",
     501: "This program does not do it.",
     502: "A remote service failed.",
