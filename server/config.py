@@ -29,6 +29,10 @@ class ServerSettings(BaseModel):
     IGNORE_OFFERED_TOOLS: bool = Field(
         False, description="Answer a chat that offers tools without them, instead of refusing it; the header says so."
     )
+    FIM_RATE_PER_S: float = Field(
+        0, ge=0, le=1e6, description="Gaps of texts filled in each second, over a while; more get 429. 0: no limit."
+    )
+    FIM_BURST: int = Field(20, ge=1, le=1_000_000, description="Gaps that may come at once under FIM_RATE_PER_S.")
     REPORT_CHUNKS: Literal["closing", "separate"] = Field(
         "closing", description="Where a stream tells what steered it: on the last chunk with a choice, or in its own."
     )

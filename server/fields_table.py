@@ -56,6 +56,8 @@ VALUES: dict[str, str] = {
     "response_format": "`text`, `json_object` or `json_schema`",
     "encoding_format": "`float` or `base64`",
     "pooling": ", ".join(f"`{kind.value}`" for kind in Pooling),
+    "suffix": "a string: what follows the gap that is filled in",
+    "fim_mode": "`psm` or `spm`; with `suffix`",
     "top_logprobs": f"0 to {MAX_TOP_LOGPROBS}; needs `logprobs`",
     "profile": "a profile's name",
     "steering": "`features` (`index`, `strength`), `sae_id`",

@@ -2,6 +2,7 @@
 
 from engine.generation.embeddings import Embedded, EmbeddingRequest, Pooling, PreparedEmbeddings
 from engine.generation.errors import ResponseFormatUnsupported
+from engine.generation.fill import FillInput, FillOrder, no_marks
 from engine.generation.headers import (
     BACKEND,
     BATCH,
@@ -69,6 +70,8 @@ __all__ = [
     "Delta",
     "Embedded",
     "EmbeddingRequest",
+    "FillInput",
+    "FillOrder",
     "GenerationRequest",
     "GenerationService",
     "Kind",
@@ -96,6 +99,7 @@ __all__ = [
     "Work",
     "answer_headers",
     "joined",
+    "no_marks",
     "percent_encode",
     "seed",
     "steering_headers",

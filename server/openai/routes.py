@@ -11,6 +11,7 @@ from server.headers import BACKEND, IGNORED_FIELDS, LOAD_POLICY, RESPONSE_HEADER
 from server.openai import answers, embeddings, memory, state, tokens
 from server.openai.chat import Chat
 from server.openai.completions import Completions
+from server.openai.fill_rate import FillRate
 from server.openai.models import ModelsQuery, get_model, list_models, read_models_query
 from server.openai.schema import ChatBody, CompletionBody
 from server.openapi.describe import describe
@@ -20,7 +21,7 @@ _GENERATION_ERRORS = (404, 409)
 
 def register(app: Quart, context: ServerContext) -> None:
     """Add the routes to ``app``."""
-    chat, completions = Chat(), Completions()
+    chat, completions = Chat(), Completions(FillRate(context.settings))
 
     @app.post("/v1/chat/completions")
     @describe(

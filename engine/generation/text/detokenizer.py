@@ -51,10 +51,13 @@ class Detokenizer:
         context_ids: The end of what the text follows on. With it, a space in front of the first word is kept; without
             it the text begins as a text of its own does, where SentencePiece tokenizers drop that space. Pass it to
             continue a text (a completion, an open assistant turn), leave it out for a new turn.
+        also_hidden: Tokens that show nothing here, whatever the tokenizer says.
     """
 
-    def __init__(self, tokenizer: TokenSource, context_ids: Sequence[int] = ()) -> None:
-        self._hidden = tokenizer.hidden_ids
+    def __init__(
+        self, tokenizer: TokenSource, context_ids: Sequence[int] = (), also_hidden: Collection[int] = ()
+    ) -> None:
+        self._hidden = {*tokenizer.hidden_ids, *also_hidden} if also_hidden else tokenizer.hidden_ids
         context = [i for i in context_ids[-_CONTEXT:] if i not in self._hidden]
         self._decoder: _ByteDecoder | _WindowDecoder
         if tokenizer.exact_bytes:

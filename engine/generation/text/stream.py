@@ -7,7 +7,7 @@ text goes.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -64,6 +64,7 @@ class ChoiceText:
         prompt_chars: Length of the prompt in characters; where ``text_offset`` starts.
         turn_ends: Stop strings of the program's own, which close a turn wherever they stand.
         beginning: Where the text begins; by default all of it is the answer.
+        also_hidden: Tokens that show nothing beside those the tokenizer hides.
     """
 
     def __init__(
@@ -76,10 +77,11 @@ class ChoiceText:
         prompt_chars: int = 0,
         turn_ends: Sequence[str] = (),
         beginning: Beginning = Beginning.NEVER,
+        also_hidden: Collection[int] = (),
     ) -> None:
         self._tokenizer = tokenizer
         self._stop_texts = frozenset((*stops, *turn_ends))
-        self._detokenizer = Detokenizer(tokenizer, context_ids)
+        self._detokenizer = Detokenizer(tokenizer, context_ids, also_hidden)
         self._splitter = ReasoningSplitter(beginning)
         self._edges = Edges(beginning)
         self._kind = Kind.REASONING if self._edges.found else Kind.CONTENT
@@ -227,4 +229,5 @@ def text_of_choice(prepared: PreparedRequest, prompt: int) -> ChoiceText:
         context_ids=given.token_ids[-CONTEXT_IDS:] if prepared.continues[prompt] else (),
         min_tokens=request.sampling.min_tokens,
         prompt_chars=len(given.text),
+        also_hidden=prepared.own_ends,
     )
