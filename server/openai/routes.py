@@ -42,7 +42,7 @@ def register(app: Quart, context: ServerContext) -> None:
         body=CompletionBody,
         answer=answers.TextCompletion,
         streams=answers.TextCompletion,
-        errors=_GENERATION_ERRORS,
+        errors=(*_GENERATION_ERRORS, 429),
         headers=RESPONSE_HEADERS,
         request_headers=(STRICT, LOAD_POLICY),
     )
