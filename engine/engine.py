@@ -40,6 +40,7 @@ from engine.errors import LibraryUnusable, RequestCancelled
 from engine.events import EventBus, LibraryStateChanged
 from engine.generation.scheduler import Scheduler
 from engine.generation.service import GenerationService
+from engine.generation.tokens import TokenReader
 from engine.generation.worker import EngineThread
 from engine.library.database import Library
 from engine.models.hub.breaker import HUB, CircuitBreaker
@@ -76,6 +77,7 @@ class Engine:
         desk: What steers live.
         monitor: Reads activations along.
         generation: Prepares and runs requests on the resident one.
+        tokens: Makes tokens of texts, and texts of tokens, without a model.
         breakers: What stands between us and remote services, by name.
     """
 
@@ -93,6 +95,7 @@ class Engine:
         self.generation = GenerationService(
             settings, self.shelf, library.profiles, library.saes, self.desk, self._scheduler, self._thread
         )
+        self.tokens = TokenReader(self.shelf, settings)
         self.loader = ModelLoader(
             settings,
             library,

@@ -193,6 +193,16 @@ class ModelNotLoaded(MillmError):
     code = "model_not_loaded"
 
 
+class NothingToUnload(ModelNotLoaded):
+    """The model that is to be unloaded is not in memory: waiting changes nothing about that."""
+
+
+class ModelNotResident(MillmError):
+    """Another model is in memory, and what was asked loads none."""
+
+    code = "model_not_resident"
+
+
 class ModelLoading(MillmError):
     """The model asked for is being loaded."""
 

@@ -22,7 +22,9 @@ class ServerSettings(BaseModel):
 
     HOST: str = Field("127.0.0.1", description="Address to listen on; another than loopback needs API_KEY.")
     PORT: int = Field(8000, ge=0, le=65535, description="Port to listen on; 0 takes any free one.")
-    API_KEY: str | None = Field(None, description="When set, every route but /api/health wants it as a bearer token.")
+    API_KEY: str | None = Field(
+        None, description="When set, every route but /api/health, /health and /healthz wants it as a bearer token."
+    )
     CORS_ORIGINS: list[str] = Field(default_factory=list, description="Browser origins that may call the server.")
     ALLOWED_HOSTS: list[str] = Field(
         default_factory=lambda: ["localhost", "127.0.0.1", "[::1]", "host.docker.internal"],
@@ -33,6 +35,10 @@ class ServerSettings(BaseModel):
     IGNORE_OFFERED_TOOLS: bool = Field(
         False, description="Answer a chat that offers tools without them; the header says so."
     )
+    FIM_RATE_PER_S: float = Field(
+        0, ge=0, le=1e6, description="Gaps of texts filled in each second, over a while; more get 429. 0: no limit."
+    )
+    FIM_BURST: int = Field(20, ge=1, le=1_000_000, description="Gaps that may come at once under FIM_RATE_PER_S.")
     REPORT_CHUNKS: Literal["closing", "separate"] = Field(
         "closing", description="Where a stream tells what steered it: on the last chunk with a choice, or in its own."
     )

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from engine.errors import MillmError
+from engine.errors import MillmError, NothingToUnload
 
 log = logging.getLogger(__name__)
 
 INVALID_REQUEST = "invalid_request_error"
+RATE_LIMIT = "rate_limit_error"
 SERVER_ERROR = "server_error"
 FALLBACK_RETRY_AFTER_S = 10
 GENERIC_MESSAGE = "The server failed while answering this request. The log file has the full report."
@@ -63,6 +64,24 @@ class TooManyEventSockets(MillmError):
     code = "too_many_event_sockets"
 
 
+class UnsupportedRuntime(MillmError):
+    """A model is to be run by another engine than the one its files are for."""
+
+    code = "unsupported_runtime"
+
+
+class CompletionRateLimited(MillmError):
+    """Gaps are to be filled in more often than ``FIM_RATE_PER_S`` allows."""
+
+    code = "completion_rate_limited"
+
+
+class RouteRetired(MillmError):
+    """The route is one of another program's that has nothing to do here."""
+
+    code = "route_retired"
+
+
 class ServerStopping(MillmError):
     """The server is being stopped while the request is under way."""
 
@@ -79,7 +98,7 @@ class ErrorSpec:
     Attributes:
         status: HTTP status on ``/v1``.
         type: OpenAI's error type.
-        retry_after: Default seconds of a 503's ``Retry-After``.
+        retry_after: Default seconds of the ``Retry-After`` of a 503 or 429.
         api_status: Status on ``/api``, where it differs.
         api_code: Code on ``/api``, where it differs; in lower case.
         generation_type: OpenAI's error type when it happens while an answer is written, where it differs.
@@ -109,6 +128,8 @@ ERROR_TABLE: Mapping[str, ErrorSpec] = MappingProxyType(
         "not_found": ErrorSpec(404),
         "method_not_allowed": ErrorSpec(405),
         "request_timeout": ErrorSpec(408),
+        "completion_rate_limited": ErrorSpec(429, RATE_LIMIT, retry_after=1),
+        "route_retired": _server(501),
         "payload_too_large": ErrorSpec(413),
         # guards
         "invalid_api_key": ErrorSpec(401),
@@ -126,6 +147,7 @@ ERROR_TABLE: Mapping[str, ErrorSpec] = MappingProxyType(
         "response_format_unsupported": ErrorSpec(400),
         "tool_schema_unsupported": ErrorSpec(400),
         "unsupported_tool": ErrorSpec(400),
+        "fim_unsupported": ErrorSpec(400),
         "constrained_output_invalid": _server(500),
         "embedding_vector_invalid": _server(500),
         # models
@@ -137,10 +159,12 @@ ERROR_TABLE: Mapping[str, ErrorSpec] = MappingProxyType(
         "invalid_local_path": ErrorSpec(400),
         "model_already_loaded": ErrorSpec(400),
         "unsupported_quantization": ErrorSpec(400),
+        "unsupported_runtime": ErrorSpec(400),
         "gpu_not_found": ErrorSpec(404),
         "split_not_honoured": ErrorSpec(409),
         "nothing_to_cancel": ErrorSpec(409),
         "model_locked": ErrorSpec(409),
+        "model_not_resident": ErrorSpec(409),
         "model_already_exists": ErrorSpec(409),
         "load_cancelled": ErrorSpec(409),
         "model_loading": _server(503, retry_after=15, api_status=409),
@@ -195,9 +219,13 @@ ERROR_TABLE: Mapping[str, ErrorSpec] = MappingProxyType(
 )
 
 
+ERRORS_BY_TYPE: Mapping[type[MillmError], ErrorSpec] = MappingProxyType({NothingToUnload: ErrorSpec(400)})
+"""Types that are answered in another way than others of their code."""
+
+
 def spec_of(error: MillmError) -> ErrorSpec:
     """The table's row; an error type nobody entered is a bug and is answered as a server error."""
-    spec = ERROR_TABLE.get(error.code)
+    spec = ERRORS_BY_TYPE.get(type(error)) or ERROR_TABLE.get(error.code)
     if spec is None:
         log.error("the error code %s has no row in the error table", error.code)
         return ERROR_TABLE["server_error"]
@@ -210,12 +238,14 @@ def message_of(error: MillmError) -> str:
 
 
 def retry_after_of(error: MillmError, status: int) -> int | None:
-    """Seconds to wait; every 503 has a whole number of at least 1, other answers none."""
-    if status != 503:
+    """Seconds to wait; every 503 and 429 has a whole number of at least 1, other answers none."""
+    if status not in (429, 503):
         return None
     seconds = error.retry_after if error.retry_after is not None else spec_of(error).retry_after
     if seconds is None:
-        log.warning("a 503 with code %s states no Retry-After; answering %d s", error.code, FALLBACK_RETRY_AFTER_S)
+        log.warning(
+            "a %d with code %s states no Retry-After; answering %d s", status, error.code, FALLBACK_RETRY_AFTER_S
+        )
         seconds = FALLBACK_RETRY_AFTER_S
     return max(1, seconds)
 

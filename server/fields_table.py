@@ -20,7 +20,7 @@ from engine.public.generation import MAX_ALLOWED, MAX_CHOICES, MAX_STOPS, MAX_TO
 from engine.public.library import EngineKind
 from engine.sampling import BY_NAME, GREATEST_BIAS, LEAST_BIAS, MAX_LOGIT_BIAS
 from server.fields import Column, Rule, Use
-from server.openai import fields
+from server.openai import fields, memory, tokens
 from server.openai.embeddings import EmbeddingsBody
 from server.openai.schema import IDLE_WHEN_SCORING, ChatBody, CompletionBody
 
@@ -30,6 +30,10 @@ SCHEMAS: dict[str, tuple[Column, type[BaseModel]]] = {
     "POST /v1/chat/completions": (fields.CHAT, ChatBody),
     "POST /v1/completions": (fields.COMPLETIONS, CompletionBody),
     "POST /v1/embeddings": (fields.EMBEDDINGS, EmbeddingsBody),
+    "POST /v1/tokenize": (tokens.TOKENIZE, tokens.TokenizeBody),
+    "POST /v1/detokenize": (tokens.DETOKENIZE, tokens.DetokenizeBody),
+    "POST /v1/models/load": (memory.LOAD, memory.LoadBody),
+    "POST /v1/models/unload": (memory.UNLOAD, memory.UnloadBody),
 }
 
 _YES_NO = "`true` or `false`"
@@ -54,6 +58,8 @@ VALUES: dict[str, str] = {
     "tool_choice": "`auto`, `none`, `required`, or a tool that is named or allowed",
     "encoding_format": "`float` or `base64`",
     "pooling": ", ".join(f"`{kind.value}`" for kind in Pooling),
+    "suffix": "a string: what follows the gap that is filled in",
+    "fim_mode": "`psm` or `spm`; with `suffix`",
     "top_logprobs": f"0 to {MAX_TOP_LOGPROBS}; needs `logprobs`",
     "profile": "a profile's name",
     "steering": "`features` (`index`, `strength`), `sae_id`",
@@ -61,6 +67,23 @@ VALUES: dict[str, str] = {
     "return_sae_activations": "`top_k`, `positions`; `sae_id`, `features`, `read_point`",
 }
 """What a field may hold, where that is no plain number or switch."""
+
+_TEXT = "a string; one of `text`, `content`, `prompt` and `messages` is needed"
+_NAME = "a name of `GET /v1/models`; one of `id`, `model` and `name` is needed"
+_RESIDENT = "a name of `GET /v1/models`; the loaded model where it is left out"
+_NAMES = dict.fromkeys(("id", "model", "name"), _NAME)
+HERE: dict[str, dict[str, str]] = {
+    "POST /v1/tokenize": {
+        "model": _RESIDENT,
+        **dict.fromkeys(tokens.TEXTS, _TEXT),
+        "messages": "a list of messages, as in a chat",
+        "tools": "a list of objects, for the chat template; with `messages`",
+    },
+    "POST /v1/detokenize": {"model": _RESIDENT, "tokens": "a list of token ids; required"},
+    "POST /v1/models/load": {**_NAMES, "runtime": "the `runtime.id` that `GET /v1/models` has for it"},
+    "POST /v1/models/unload": _NAMES,
+}
+"""As :data:`VALUES`, where a field is another thing on one route."""
 
 _OPENING = """# Fields of a request
 
@@ -90,11 +113,11 @@ def page() -> str:
         parts.append(f"\n## `{route}`\n\n")
         parts.append("| field | transformers | GGUF | values | but | asks for nothing |\n")
         parts.append("|---|---|---|---|---|---|\n")
-        parts.extend(_rows(column, schema))
+        parts.extend(_rows(column, schema, HERE.get(route, {})))
     return "".join(parts)
 
 
-def _rows(column: Column, schema: type[BaseModel]) -> Iterator[str]:
+def _rows(column: Column, schema: type[BaseModel], here_is: dict[str, str]) -> Iterator[str]:
     """The endpoint's rows: honoured fields first, then reported, then refused, each by name."""
     order = list(Use)
 
@@ -104,7 +127,7 @@ def _rows(column: Column, schema: type[BaseModel]) -> Iterator[str]:
     for name, rule in sorted(column.rules.items(), key=place):
         here, gguf = rule.use, rule.use_with(EngineKind.LLAMACPP)
         honoured = Use.HONOURED in (here, gguf)
-        values = values_of(name, schema.model_fields[name]) if honoured else ""
+        values = here_is.get(name) or values_of(name, schema.model_fields[name]) if honoured else ""
         but = _exception(name, rule) if honoured else ""
         neutral = ", ".join(f"`{json.dumps(value)}`" for value in rule.neutral)
         yield f"| `{name}` | {here} | {gguf} | {values} | {but} | {neutral} |\n"

@@ -2,7 +2,8 @@
 
 A web page the person happens to visit can reach a server on this machine, by plain requests (hence the Origin rule) and
 by rebinding its own name to 127.0.0.1 (hence the Host rule). Its images, scripts and frames make requests without an
-Origin; browsers mark those with ``Sec-Fetch-Site``. The key guards everything but ``/api/health``.
+Origin; browsers mark those with ``Sec-Fetch-Site``. The key guards everything but ``/api/health`` and its
+other names.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from server.config import ServerSettings, api_key_of, is_loopback
 from server.errors import HostNotAllowed, InvalidApiKey, OriginNotAllowed
 from server.headers import LEASE, LOAD_POLICY, PROFILE, RESPONSE_HEADERS, STEERING_INTENSITY, STRICT
 
-OPEN_PATH = "/api/health"
+OPEN_PATHS = ("/api/health", "/health", "/healthz")
+"""That the server is up is told without the key."""
 PREFLIGHT_MAX_AGE_S = 600
 
 _METHODS = "GET, POST, PUT, PATCH, DELETE, OPTIONS"
@@ -35,7 +37,7 @@ _MAX_ECHOED = 1024
 
 _FOREIGN = ("cross-site", "same-site")
 """What browsers say in ``Sec-Fetch-Site`` of a page from another origin; of one site are all ports of this machine."""
-_LINKED = ("/", OPEN_PATH)
+_LINKED = ("/", *OPEN_PATHS)
 """Pages for a person, who may come to them by a link on any page."""
 
 
@@ -121,7 +123,7 @@ class Guards:
         return self._any_origin or _origin(origin) in self._origins
 
     def _check_key(self, request: Request | Websocket, *more: str) -> None:
-        if self._key is None or request.path == OPEN_PATH:
+        if self._key is None or request.path in OPEN_PATHS:
             return
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         shown = [request.headers.get("X-Api-Key", ""), token.strip() if scheme.lower() == "bearer" else "", *more]

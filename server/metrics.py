@@ -51,6 +51,8 @@ class Metrics:
     def __init__(self, engine: Engine, version: str) -> None:
         self._registry = CollectorRegistry()
         self._load_began: float | None = None
+        self.last_first_token_s: float | None = None
+        """Seconds from the submission to the first text of the answer that ended last; None before the first."""
         self._requests = Counter(
             "millm_http_requests",
             "Requests answered, by route, method and status; status 'none' where the client left before an answer.",
@@ -170,6 +172,7 @@ class Metrics:
         self._total.labels(work).observe(total_s)
         if first_token_s is not None:
             self._first_token.observe(first_token_s)
+            self.last_first_token_s = first_token_s
 
     def failed(self, work: Work, code: str) -> None:
         """As :class:`RequestObserver` has it. Codes are those of our error types, so there are few."""

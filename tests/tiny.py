@@ -26,10 +26,13 @@ CORPUS = [
 BOS, IM_START, IM_END, PAD = "<|bos|>", "<|im_start|>", "<|im_end|>", "<|pad|>"
 
 
-def build_tokenizer(*, add_bos: bool = False, chat_template: str | None = CHAT_TEMPLATE) -> Any:
+def build_tokenizer(
+    *, add_bos: bool = False, chat_template: str | None = CHAT_TEMPLATE, marks: tuple[str, ...] = ()
+) -> Any:
     """A byte-level BPE tokenizer of about 400 entries; every byte is a token, so any text round-trips.
 
-    ``add_bos``: the tokenizer itself puts ``<|bos|>`` first, as Llama's and Gemma's do.
+    ``add_bos``: the tokenizer itself puts ``<|bos|>`` first, as Llama's and Gemma's do. ``marks``: further special
+    tokens, which have the ids from 4 on.
     """
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
     from transformers import PreTrainedTokenizerFast
@@ -39,7 +42,7 @@ def build_tokenizer(*, add_bos: bool = False, chat_template: str | None = CHAT_T
     raw.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=400,
-        special_tokens=[BOS, IM_START, IM_END, PAD],
+        special_tokens=[BOS, IM_START, IM_END, PAD, *marks],
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
@@ -130,6 +133,7 @@ def build_checkpoint(
     chat_template: str | None = CHAT_TEMPLATE,
     max_positions: int | None = None,
     config_changes: dict[str, Any] | None = None,
+    marks: tuple[str, ...] = (),
 ) -> Path:
     """Write a tiny random checkpoint (config, float32 safetensors, tokenizer) into ``folder`` and return it.
 
@@ -138,7 +142,7 @@ def build_checkpoint(
     import torch
     from transformers import AutoModelForCausalLM
 
-    tokenizer = build_tokenizer(add_bos=add_bos, chat_template=chat_template)
+    tokenizer = build_tokenizer(add_bos=add_bos, chat_template=chat_template, marks=marks)
     special = {
         "bos_token_id": tokenizer.bos_token_id,
         "eos_token_id": tokenizer.eos_token_id,

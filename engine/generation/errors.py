@@ -39,6 +39,12 @@ class UnsupportedTool(MillmError):
     code = "unsupported_tool"
 
 
+class FimUnsupported(MillmError):
+    """The model's vocabulary has no marks for a gap in a text, so that none can be filled in."""
+
+    code = "fim_unsupported"
+
+
 class ConstrainedOutputInvalid(MillmError):
     """A document the model completed under a constraint is not what was asked for."""
 

@@ -67,6 +67,7 @@ class PreparedRequest:
         calls: What its calls must look like, compiled, where it may have any.
         shown_ids: Tokens that calls are made of and that otherwise show nothing.
         unused_tools: Names of offered tools that the model is not shown.
+        own_ends: Tokens that end the answer and show nothing, beside the model's end tokens.
         unread_variables: Template variables of the request that the model's template never reads.
         notes: What was changed to make the prompt work, in words.
     """
@@ -86,6 +87,7 @@ class PreparedRequest:
     calls: CompiledCalls | None = None
     shown_ids: frozenset[int] = frozenset()
     unused_tools: tuple[str, ...] = ()
+    own_ends: frozenset[int] = frozenset()
 
     @property
     def model_name(self) -> str:
@@ -376,10 +378,11 @@ class Lane:
         self._logprobs = request.logprobs if request.logprobs is not None else (0 if request.best_of else None)
         self._report_logprobs = request.logprobs is not None
         noise = request.noise_seed
+        self._ends = self.tokenizer.eos_ids | prepared.own_ends
         self.sampler = LaneSampler(
             request.sampling if noise is None else replace(request.sampling, seed=noise),
             vocab_size=info.vocab_size,
-            eos_ids=self.tokenizer.eos_ids,
+            eos_ids=self._ends,
             prompt_ids=self.prompt_ids,
             # Conversations of one batch draw apart, also where two are the same; raw prompts are each seeded anew.
             choice_index=self.index if request.conversations > 1 else choice,
@@ -473,7 +476,7 @@ class Lane:
         """Take a chosen token: count it, send its text, end at an end token, a stop string or the cap."""
         self.count += 1
         self.written.append(token_id)
-        if token_id in self.tokenizer.eos_ids and not self._ignore_eos:
+        if token_id in self._ends and not self._ignore_eos:
             self._emit(self.text.finish())
             if self._constraint is not None:
                 self._constraint.complete()

@@ -16,6 +16,7 @@ from engine.checked import there
 from engine.config import EngineSettings
 from engine.generation.interventions import PassComposer
 from engine.generation.lane import Lane, PrefilledPrompt
+from engine.generation.pace import PaceKeeper
 from engine.generation.prefix_reuse import PastReuse
 from engine.steering.plan import SteeringPlan
 
@@ -39,8 +40,9 @@ class ReadPrompt:
 class Prefill:
     """The lanes whose prompts are being read. Engine thread only."""
 
-    def __init__(self, settings: EngineSettings, passes: PassComposer, reuse: PastReuse) -> None:
+    def __init__(self, settings: EngineSettings, passes: PassComposer, reuse: PastReuse, pace: PaceKeeper) -> None:
         self._settings = settings
+        self._pace = pace
         self._passes = passes
         self._reuse = reuse
         self._lanes: deque[Lane] = deque()
@@ -137,6 +139,7 @@ class Prefill:
         chunk = lane.prompt_ids[lane.fed : lane.fed + size]
         logits = backend.extend(store, chunk, self._passes.one_row(lane, chunk))
         lane.fed += len(chunk)
+        self._pace.prefilled(len(chunk), 1)
         if lane.fed < len(lane.prompt_ids):
             self._lanes.append(lane)
             return []
@@ -145,6 +148,7 @@ class Prefill:
     def _read_together(self, lanes: list[Lane], backend: Backend) -> list[ReadPrompt]:
         prompts = [lane.prompt_ids for lane in lanes]
         stores, logits = backend.read_together(prompts, self._passes.prompts(lanes))
+        self._pace.prefilled(sum(map(len, prompts)), len(prompts))
         done = []
         for lane, store, row in zip(lanes, stores, logits, strict=True):
             lane.store, lane.fed = store, len(lane.prompt_ids)

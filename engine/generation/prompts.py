@@ -427,3 +427,14 @@ def _encoded(tokenizer: Tokenizer, text: str, add_special_tokens: bool, most: in
         while ids[:2] == [tokenizer.bos_id] * 2:
             del ids[0]
     return ids
+
+
+def encode_text(tokenizer: Tokenizer, text: str, add_special_tokens: bool) -> list[int]:
+    """Token ids of a raw text as :func:`prepare_text` has them; none for an empty one. Raises as that does."""
+    check_text(text, "text")
+    return _encoded(tokenizer, text, add_special_tokens, None)
+
+
+def check_text(text: str, param: str) -> None:
+    """Raise :class:`InvalidParameter` for what is not Unicode text."""
+    _check_unicode(text, param)

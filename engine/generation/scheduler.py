@@ -27,6 +27,7 @@ from engine.generation.comparing import Comparing
 from engine.generation.errors import as_failure
 from engine.generation.interventions import PassComposer, decode_apart
 from engine.generation.lane import Lane, PrefilledPrompt, PreparedRequest, RequestHandle, RunningRequest
+from engine.generation.pace import Pace, PaceKeeper
 from engine.generation.prefill import Prefill
 from engine.generation.prefill_job import PrefillJob
 from engine.generation.prefix_reuse import PastReuse
@@ -60,7 +61,8 @@ class Scheduler:
         self._backend: Backend | None = None
         self._batch: KVStore | None = None
         self._lanes: list[Lane] = []
-        self._prefill = Prefill(settings, self._passes, self._reuse)
+        self._pace = PaceKeeper()
+        self._prefill = Prefill(settings, self._passes, self._reuse, self._pace)
         self._comparing = Comparing(desk)
         self._rows: list[Lane] = []
         self._solo: list[Lane] = []
@@ -128,6 +130,13 @@ class Scheduler:
                 estimated_wait_seconds=self._admission.estimate(len(self._waiting), self._in_flight),
             )
 
+    def pace(self) -> Pace:
+        """How fast it goes."""
+        with self._lock:
+            there_is = self._backend is not None
+            held = sum(max(lane.fed, lane.position) for lane in self._lanes)
+        return self._pace.now(held if there_is else None, self._admission.most_tokens if there_is else None)
+
     def close_queue(self, reason: MillmError) -> None:
         """Refuse new requests with ``reason``; those accepted go on."""
         with self._lock:
@@ -159,6 +168,7 @@ class Scheduler:
         self._backend = backend
         self._batch = None
         self._reuse.clear()
+        self._pace.forget()
         self._admission.measure(backend)
         for changed in self._backend_listeners:
             changed()
@@ -181,7 +191,8 @@ class Scheduler:
         What fails outside one request's own steps leaves rows nobody can vouch for: then every request ends, told so.
         """
         try:
-            return self._round()
+            with self._pace.round():
+                return self._round()
         except Exception as error:
             log.exception("a round of the scheduler failed; every request is ended")
             self._batch = None
@@ -374,6 +385,7 @@ class Scheduler:
         except Exception as error:
             self._decode_row_by_row(lanes, lengths, error)
             return
+        self._pace.decoded(len(lanes))
         rows = self._comparing.rows_read(lanes)
         for row, lane in zip(rows, lanes, strict=True):
             self._take(lane, logits[row], best.get(row))
@@ -405,6 +417,7 @@ class Scheduler:
         except Exception as error:
             self._fail_lane(lane, error)
             return
+        self._pace.decoded(1)
         self._take(lane, logits, None)
 
     def _take(self, lane: Lane, logits: Tensor, greedy: int | None) -> None:

@@ -26,8 +26,10 @@ from engine.generation.embeddings import (
     tokenize,
 )
 from engine.generation.errors import ResponseFormatUnsupported
+from engine.generation.fill import DEFAULT_CAP, FillInput, marks_for, prepare_fill
 from engine.generation.lane import PreparedRequest, RequestHandle
 from engine.generation.observers import RequestObservers, Work
+from engine.generation.pace import Pace
 from engine.generation.prefill_job import PrefillJob, numbered
 from engine.generation.prompts import (
     GENERIC_TURN_END,
@@ -110,7 +112,8 @@ class GenerationService:
 
         Raises :class:`ModelNotLoaded` when ``request.model`` is not resident, :class:`ContextLengthExceeded` when
         prompt plus cap do not fit the window, :class:`InvalidParameter` and :class:`NoChatTemplate` for the input,
-        :class:`ResponseFormatUnsupported` when the constraint cannot be compiled.
+        :class:`ResponseFormatUnsupported` when the constraint cannot be compiled, :class:`FimUnsupported` when the
+        model has no marks for a gap.
         """
         loaded = self._resident(request.model)
         tokenizer = loaded.backend.tokenizer
@@ -119,11 +122,17 @@ class GenerationService:
         check_bias(request.sampling.logit_bias, loaded.info.vocab_size)
         notes: tuple[str, ...] = ()
         own_stops: tuple[str, ...] = ()
+        own_ends: frozenset[int] = frozenset()
         unread: tuple[str, ...] = ()
         left_out: tuple[str, ...] = ()
         if isinstance(request.input, TextInput):
             try:
-                prompts = prepare_text(tokenizer, request.input, loaded.info.context_length)
+                if isinstance(request.input, FillInput):
+                    marks = marks_for(tokenizer, loaded.info.readable_ids, loaded.record.name)
+                    own_ends = marks.ends
+                    prompts = [prepare_fill(tokenizer, request.input, marks, loaded.info.context_length)]
+                else:
+                    prompts = prepare_text(tokenizer, request.input, loaded.info.context_length)
             except PromptTooLong as error:
                 raise self._too_long(request, loaded, error.tokens, error.place, at_least=True) from error
             for place, each in enumerate(prompts):
@@ -183,6 +192,7 @@ class GenerationService:
             calls,
             shown_ids,
             left_out,
+            own_ends,
         )
 
     @staticmethod
@@ -370,6 +380,10 @@ class GenerationService:
         """The queue's figures now."""
         return self._scheduler.stats()
 
+    def pace(self) -> Pace:
+        """How fast prompts are read and answers written."""
+        return self._scheduler.pace()
+
     def _steering(self, request: GenerationRequest) -> ResolvedSteering:
         now = self._desk.now
         if request.steering.is_empty:
@@ -445,7 +459,8 @@ class GenerationService:
         window = loaded.info.context_length
         length = len(prompts[place].token_ids)
         asked = request.max_tokens
-        most = window if request.unlimited else self._settings.DEFAULT_MAX_TOKENS
+        usual = DEFAULT_CAP if isinstance(request.input, FillInput) else self._settings.DEFAULT_MAX_TOKENS
+        most = window if request.unlimited else usual
         cap = asked if asked is not None else min(window - length, most)
         if length + max(cap, 1) > window:
             raise self._too_long(request, loaded, length, place)

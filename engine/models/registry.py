@@ -14,11 +14,14 @@ from engine.models.inspection.names import resolve_name
 
 @dataclass(frozen=True, eq=False)
 class LoadedModel:
-    """The resident model: its row when it was loaded, facts about it, and the backend that runs it."""
+    """The resident model: its row when it was loaded, facts about it, the backend that runs it, and the form in which
+    it writes calls.
+    """
 
     record: ModelRecord
     info: ModelInfo
     backend: Backend
+    tool_wire: str | None = None
 
 
 @dataclass(frozen=True)

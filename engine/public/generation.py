@@ -3,6 +3,7 @@
 from engine.generation.effort import VARIABLES as EFFORT_VARIABLES
 from engine.generation.embeddings import Embedded, EmbeddingRequest, Pooling, PreparedEmbeddings
 from engine.generation.errors import ResponseFormatUnsupported, ToolSchemaUnsupported, UnsupportedTool
+from engine.generation.fill import FillInput, FillOrder, no_marks
 from engine.generation.headers import (
     BACKEND,
     BATCH,
@@ -20,6 +21,7 @@ from engine.generation.headers import (
     string_list,
 )
 from engine.generation.observers import Work
+from engine.generation.pace import Pace
 from engine.generation.request import (
     MAX_BEST_OF,
     MAX_CHOICES,
@@ -48,6 +50,7 @@ from engine.generation.response_format import ResponseFormat, Syntax
 from engine.generation.scoring import MAX_ALLOWED, PreparedScoring, Scored, ScoredPrompt, ScoringRequest
 from engine.generation.service import GenerationService, PreparedRequest, RequestHandle
 from engine.generation.text.parts import Call, Kind
+from engine.generation.tokens import Tokenized
 from engine.generation.tools.preparing import check_strict
 from engine.generation.tools.values import MAX_CALLS, MAX_TOOLS, PastCall, Tool, ToolKind, Tools, ToolUse
 
@@ -78,10 +81,13 @@ __all__ = [
     "Effort",
     "Embedded",
     "EmbeddingRequest",
+    "FillInput",
+    "FillOrder",
     "GenerationRequest",
     "GenerationService",
     "Kind",
     "Message",
+    "Pace",
     "PastCall",
     "Piece",
     "Pooling",
@@ -101,6 +107,7 @@ __all__ = [
     "TextDelta",
     "TextInput",
     "TokenInfo",
+    "Tokenized",
     "Tool",
     "ToolKind",
     "ToolSchemaUnsupported",
@@ -112,6 +119,7 @@ __all__ = [
     "answer_headers",
     "check_strict",
     "joined",
+    "no_marks",
     "percent_encode",
     "seed",
     "steering_headers",

@@ -7,6 +7,7 @@ from engine.actions.models.views import ModelPlacement, ModelView
 from engine.actions.standing import KeptState, PutBack
 from engine.models.backends.engines import EngineState, gguf_engine
 from engine.models.backends.llamacpp.availability import can_run
+from engine.models.capabilities import ModelCapabilities, capabilities_of, template_of, window_of
 from engine.models.hardware.gpus import NOT_MEASURED, GpuCard, GpuProcess, read_gpus
 from engine.models.hardware.memory import LoadEstimate
 from engine.models.hardware.unused_gpus import UnusedGpu, unused_gpu
@@ -41,17 +42,21 @@ __all__ = [
     "LoadedModel",
     "LoadingState",
     "LocalModel",
+    "ModelCapabilities",
     "ModelPlacement",
     "ModelShelf",
     "ModelView",
     "PutBack",
     "UnusedGpu",
     "can_run",
+    "capabilities_of",
     "check_generative",
     "gguf_engine",
     "is_plain_path",
     "read_gpus",
     "read_sampling_defaults",
     "refuse_system_folder",
+    "template_of",
     "unused_gpu",
+    "window_of",
 ]

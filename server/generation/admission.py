@@ -190,7 +190,7 @@ async def on_resident(context: ServerContext, model: str, prepare: Callable[[], 
         there = resident is not None and resident.record.name == model
         with nullcontext() if there else context.engine.generation.waiting_for_load():
             if not there:
-                await _loaded(context, model)
+                await loaded(context, model)
             try:
                 return await prepare()
             except ModelNotLoaded:
@@ -200,7 +200,7 @@ async def on_resident(context: ServerContext, model: str, prepare: Callable[[], 
     raise AssertionError("the loop above returns or raises")
 
 
-async def _loaded(context: ServerContext, model: str) -> None:
+async def loaded(context: ServerContext, model: str) -> None:
     """Wait until ``model`` is resident. The wait takes no thread, and ends when the client leaves; the load goes on."""
     timeout = context.engine.settings.MODEL_LOAD_TIMEOUT
     demand = await context.quick(lambda: context.engine.models.demand(model))

@@ -15,6 +15,13 @@ BackendWord = Literal["cbm", "serial", "llamacpp"]
 
 
 @dataclass(frozen=True)
+class Up:
+    """The server is up."""
+
+    status: Literal["ok"]
+
+
+@dataclass(frozen=True)
 class Alive:
     """The server answers."""
 

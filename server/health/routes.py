@@ -29,15 +29,33 @@ def register(app: Quart, context: ServerContext) -> None:
     async def alive() -> Response:
         return _json(answers.Alive("healthy", version(), reports.now(), time.monotonic() - context.started))
 
-    @app.get("/api/health/ready")
-    @describe("Say whether requests are answered.", answer=answers.Ready, also={503: answers.Ready})
-    async def ready() -> Response:
+    @app.get("/health")
+    @describe("Say that the server is up, in few words. Needs no key.", answer=answers.Up, open_to_all=True)
+    async def health() -> Response:
+        return _json(answers.Up("ok"))
+
+    @app.get("/healthz")
+    @describe("The same as /health. Needs no key.", answer=answers.Up, open_to_all=True)
+    async def healthz() -> Response:
+        return _json(answers.Up("ok"))
+
+    async def readiness() -> Response:
         body = await reports.ready(context)
         if body.ready:
             return _json(body)
         response = _json(body, 503)
         response.headers["Retry-After"] = str(READINESS_RETRY_AFTER_S)
         return response
+
+    @app.get("/api/health/ready")
+    @describe("Say whether requests are answered.", answer=answers.Ready, also={503: answers.Ready})
+    async def ready() -> Response:
+        return await readiness()
+
+    @app.get("/readyz")
+    @describe("The same as /api/health/ready.", answer=answers.Ready, also={503: answers.Ready})
+    async def readyz() -> Response:
+        return await readiness()
 
     @app.get("/api/health/inference")
     @describe("How answers are written, and the queue.", answer=answers.Inference)
@@ -72,6 +90,11 @@ def _metrics(app: Quart, context: ServerContext) -> None:
     @app.get("/metrics")
     @describe("Every metric in Prometheus' text format.", answer=TEXT)
     async def prometheus_metrics() -> Response:
+        return await text()
+
+    @app.get("/v1/metrics")
+    @describe("The same as /metrics.", answer=TEXT)
+    async def v1_prometheus_metrics() -> Response:
         return await text()
 
     @app.get("/api/health/metrics/prometheus")

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from typing import Any, Literal, NotRequired, TypedDict
 
+from engine.public.models import ModelCapabilities
+
 Finish = Literal["stop", "length", "tool_calls"]
 
 
@@ -185,13 +187,42 @@ class Embeddings(TypedDict):
     usage: UsageAnswer
 
 
+class ModelMeta(TypedDict):
+    """The window in tokens."""
+
+    n_ctx: int | None
+
+
+class ModelArchitecture(TypedDict):
+    """What it reads."""
+
+    input_modalities: list[str]
+
+
+class ModelRuntime(TypedDict):
+    """What runs it."""
+
+    id: Literal["transformers", "llamacpp"]
+    version: str | None
+
+
 class Model(TypedDict):
-    """A model that answers."""
+    """A model that answers. What nobody knows before it is loaded is null."""
 
     id: str
     object: Literal["model"]
+    type: Literal["model"]
+    display_name: str
     created: int
+    created_at: str
+    lifecycle: Literal["active"]
     owned_by: str
+    loaded: bool
+    max_input_tokens: int | None
+    meta: ModelMeta
+    architecture: ModelArchitecture
+    runtime: ModelRuntime
+    capabilities: ModelCapabilities
 
 
 class ModelList(TypedDict):
@@ -199,3 +230,7 @@ class ModelList(TypedDict):
 
     object: Literal["list"]
     data: list[Model]
+    has_more: bool
+    first_id: str | None
+    last_id: str | None
+    models: NotRequired[list[str]]

@@ -1,4 +1,4 @@
-"""OpenAI's API under ``/v1``: its paths and its errors."""
+"""OpenAI's API under ``/v1``, and what belongs to it: its paths and its errors."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ STREAMING_ERROR = {"error": {"message": GENERIC_MESSAGE, "type": "server_error",
 
 
 class OpenAI(Dialect):
-    """Chat and text completions, embeddings and models."""
+    """Chat and text completions, embeddings, models and tokens, and what llama.cpp's server tells of its state."""
 
-    roots = ("/v1",)
+    roots = ("/v1", "/props", "/slots")
     error_schema = "OpenAIError"
     tag = "Models and answers"
 

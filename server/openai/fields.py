@@ -63,6 +63,11 @@ def scores(body: Body) -> bool:
     return asked and 1 in caps and body.get("n") in (None, 1) and body.get("stream") is not True
 
 
+def fills_in(body: Body) -> bool:
+    """Whether ``body`` asks for a gap to be filled in."""
+    return bool(body.get("suffix"))
+
+
 def _text_only(*idle: Any, **more: Any) -> Row:
     """Honoured where text is written; on scoring refused, but for values that ask for ``idle`` (and 1 is 1.0)."""
     refused = {"refused_when": lambda value, body: scores(body) and value not in idle, "when": "scoring"}
@@ -82,7 +87,23 @@ TABLE: Mapping[str, Row] = MappingProxyType(
         # what to answer, and how to send it
         "model": _everywhere(Use.HONOURED),
         "messages": _CHAT_ONLY_REPORTED,
-        "prompt": Row(Use.REPORTED, Use.HONOURED),
+        "prompt": Row(
+            Use.REPORTED,
+            Use.HONOURED,
+            refused_when=lambda value, body: fills_in(body) and isinstance(value, list),
+            when="a list, and `suffix` is sent",
+            remedy="One gap is filled in at a time: send the text before it as a string.",
+        ),
+        "suffix": Row(
+            Use.REFUSED,
+            Use.HONOURED,
+            Use.REFUSED,
+            neutral=("",),
+            refused_when=lambda value, body: scores(body),
+            when="scoring",
+            remedy="Only text completions fill in the middle, and scoring writes nothing.",
+        ),
+        "fim_mode": Row(Use.REFUSED, Use.HONOURED, Use.REFUSED),
         "add_special_tokens": Row(Use.REPORTED, Use.HONOURED),
         "chat_template_kwargs": _TEMPLATE,
         "enable_thinking": _TEMPLATE,
@@ -111,7 +132,13 @@ TABLE: Mapping[str, Row] = MappingProxyType(
         ),
         "seed": _TEXT_ONLY,
         # how many, how long
-        "n": _text_only(1, embeddings=Use.REFUSED, neutral=(1,), remedy=_ONE_TOKEN),
+        "n": _text_only(
+            embeddings=Use.REFUSED,
+            neutral=(1,),
+            refused_when=lambda value, body: value != 1 and (scores(body) or fills_in(body)),
+            when="scoring; `suffix` is sent",
+            remedy=f"A gap is filled in once. {_ONE_TOKEN}",
+        ),
         "best_of": _both(
             Use.HONOURED,
             refused_when=lambda value, body: value != 1 and (body.get("stream") is True or scores(body)),
@@ -135,7 +162,13 @@ TABLE: Mapping[str, Row] = MappingProxyType(
         ),
         "normalize": Row(Use.REFUSED, Use.REFUSED, Use.HONOURED, neutral=(False,)),
         # probabilities
-        "logprobs": _both(Use.HONOURED, embeddings=Use.REFUSED, neutral=(False,)),
+        "logprobs": _both(
+            Use.HONOURED,
+            embeddings=Use.REFUSED,
+            neutral=(False,),
+            refused_when=lambda value, body: fills_in(body),
+            when="`suffix` is sent",
+        ),
         "top_logprobs": Row(
             Use.HONOURED, Use.REFUSED, Use.REFUSED, remedy="Text completions take an integer in logprobs."
         ),
@@ -190,11 +223,9 @@ TABLE: Mapping[str, Row] = MappingProxyType(
         "audio": _REFUSED,
         "dimensions": _REFUSED,
         "echo": _both(Use.REFUSED, neutral=(False,)),
-        "fim_mode": _REFUSED,
         "lora_adapter": _REFUSED,
         "modalities": _both(Use.REFUSED, neutral=(["text"],)),
         "prediction": _REFUSED,
-        "suffix": _REFUSED,
         "verbosity": _both(Use.REFUSED, neutral=("medium",), remedy="Say in the messages how long an answer shall be."),
         "web_search_options": _REFUSED,
         # about the caller, not about the text

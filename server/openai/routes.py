@@ -17,10 +17,11 @@ from server.headers import (
     STEERING_INTENSITY,
     STRICT,
 )
-from server.openai import answers, embeddings
+from server.openai import answers, embeddings, memory, state, tokens
 from server.openai.chat import Chat
 from server.openai.completions import Completions
-from server.openai.models import get_model, list_models
+from server.openai.fill_rate import FillRate
+from server.openai.models import ModelsQuery, get_model, list_models, read_models_query
 from server.openai.schema import ChatBody, CompletionBody
 from server.openapi.describe import describe
 
@@ -29,7 +30,7 @@ _GENERATION_ERRORS = (404, 409)
 
 def register(app: Quart, context: ServerContext) -> None:
     """Add the routes to ``app``."""
-    chat, completions = Chat(), Completions()
+    chat, completions = Chat(), Completions(FillRate(context.settings))
 
     @app.post("/v1/chat/completions")
     @describe(
@@ -50,7 +51,7 @@ def register(app: Quart, context: ServerContext) -> None:
         body=CompletionBody,
         answer=answers.TextCompletion,
         streams=answers.TextCompletion,
-        errors=_GENERATION_ERRORS,
+        errors=(*_GENERATION_ERRORS, 429),
         headers=ANSWER_HEADERS,
         request_headers=(STRICT, LOAD_POLICY, PROFILE, STEERING_INTENSITY),
     )
@@ -70,9 +71,10 @@ def register(app: Quart, context: ServerContext) -> None:
         return await embeddings.answer(context)
 
     @app.get("/v1/models")
-    @describe("The models that answer.", answer=answers.ModelList)
+    @describe("The models that answer.", query=ModelsQuery, answer=answers.ModelList, errors=(400,))
     async def models() -> Response:
-        listed = await context.quick(lambda: list_models(context))
+        asked = read_models_query()
+        listed = await context.quick(lambda: list_models(context, asked))
         return Response(sse.dump(listed), 200, content_type="application/json")
 
     # A model's name may hold slashes.
@@ -81,3 +83,7 @@ def register(app: Quart, context: ServerContext) -> None:
     async def model(name: str) -> Response:
         found = await context.quick(lambda: get_model(context, name))
         return Response(sse.dump(found), 200, content_type="application/json")
+
+    memory.register(app, context)
+    tokens.register(app, context)
+    state.register(app, context)

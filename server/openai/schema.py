@@ -17,6 +17,8 @@ from engine.public.generation import (
     MAX_TOP_LOGPROBS,
     ChatInput,
     Effort,
+    FillInput,
+    FillOrder,
     GenerationRequest,
     Message,
     ResponseFormat,
@@ -333,6 +335,8 @@ class CompletionBody(GenerationBody):
     prompt: Prompt
     add_special_tokens: bool | None = None
     logprobs: CompletionLogprobs = None
+    suffix: str | None = None
+    fim_mode: Literal["psm", "spm"] | None = None
 
     def wants_logprobs(self) -> int | None:
         """As in the base."""
@@ -340,8 +344,13 @@ class CompletionBody(GenerationBody):
 
     def to_parsed(self) -> Parsed:
         """The internal request."""
-        given = TextInput(self.prompt, self.add_special_tokens is not False)
-        return self.parsed(given, [])
+        special = self.add_special_tokens is not False
+        if self.suffix:
+            gap = FillInput(self.prompt, special, suffix=self.suffix, order=FillOrder(self.fim_mode or "psm"))
+            return self.parsed(gap, [])
+        if self.fim_mode is not None:
+            raise InvalidParameter("Invalid value for 'fim_mode': there is no suffix to fill in to.", param="fim_mode")
+        return self.parsed(TextInput(self.prompt, special), [])
 
 
 def parse_chat(body: dict[str, Any]) -> Parsed:

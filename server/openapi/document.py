@@ -39,6 +39,8 @@ _TAGS = (
     ("/api/experiments", "Saved comparisons"),
     ("/api/health", "Health"),
     ("/metrics", "Health"),
+    ("/health", "Health"),
+    ("/readyz", "Health"),
     ("/api", "Program"),
     ("/", "Program"),
 )
@@ -70,7 +72,9 @@ _STATUS_WORDS = {
     409: "Something else is in the way.",
     413: "The body is too long.",
     422: "A field or parameter is wrong; the details list each.",
+    429: "Too often; Retry-After says when.",
     500: "The server failed.",
+    501: "This program does not do it.",
     502: "A remote service failed.",
     503: "Not now; Retry-After says when.",
     507: "There is not enough memory or disk.",
@@ -231,7 +235,7 @@ def _responses(rule: Rule, said: Description, shapes: Shapes) -> Iterator[tuple[
             "description": _STATUS_WORDS[status],
             "content": {JSON: {"schema": {"$ref": REF.format(model=dialect.error_schema)}}},
         }
-        names = [headers.ERROR_CODE, *(["Retry-After"] if status == 503 else [])]
+        names = [headers.ERROR_CODE, *(["Retry-After"] if status in (429, 503) else [])]
         response["headers"] = {name: {"$ref": f"#/components/headers/{name}"} for name in names}
         yield str(status), response
 
@@ -321,7 +325,7 @@ _ERRORS: Mapping[str, Schema] = {
                 "type": "object",
                 "properties": {
                     "message": {"type": "string"},
-                    "type": {"enum": ["invalid_request_error", "server_error"]},
+                    "type": {"enum": ["invalid_request_error", "rate_limit_error", "server_error"]},
                     "param": {"type": ["string", "null"]},
                     "code": {"type": "string", "pattern": "^[a-z_]+$"},
                 },

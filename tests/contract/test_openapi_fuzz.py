@@ -41,6 +41,8 @@ CHAPTERS = (
     "/v1/completions",
     "/v1/embeddings",
     "/v1/models",
+    "/v1/tokenize",
+    "/v1/detokenize",
     "/api/models",
     "/api/saes",
     "/api/profiles",
@@ -114,6 +116,7 @@ class Fuzzed:
             "name": [MODEL, HUB, "nobody"],
             "profile_id": [profiles["calm"], "nobody"],
             "sae_id": [*self.saes, "nobody"],
+            "slot": ["0"],
             "sweep_id": [sweeps[0].id, "nobody"],
         }
 
@@ -164,8 +167,12 @@ def _try(strategy: Any, base: str, session: requests.Session) -> None:
     @given(case=strategy)
     def run(case: Case) -> None:
         response = case.call(base_url=base, session=session, timeout=60)
-        assert response.status_code not in (500, 501), case.as_curl_command()
-        case.validate_response(response, checks=CHECKS)
+        retired = (501,) if case.path.startswith("/slots/") else ()
+        assert response.status_code not in {500, 501} - {*retired}, case.as_curl_command()
+        # A stream is text by its description; the library would have each of its events be what the text is.
+        streamed = "text/event-stream" in str(response.headers.get("content-type"))
+        checks = [each for each in CHECKS if not streamed or each is not response_schema_conformance]
+        case.validate_response(response, checks=checks)
 
     run()
 

@@ -15,6 +15,7 @@ from engine.errors import (
     InvalidParameter,
     MillmError,
     ModelAlreadyExists,
+    NothingToUnload,
     QueueFull,
 )
 from engine.library.errors import ClaimConflict
@@ -44,6 +45,11 @@ EXPECTED: dict[str, tuple[int, str, str | None]] = {
     "not_found": (404, "invalid_request_error", None),
     "method_not_allowed": (405, "invalid_request_error", None),
     "request_timeout": (408, "invalid_request_error", None),
+    "completion_rate_limited": (429, "rate_limit_error", "1"),
+    "route_retired": (501, "server_error", None),
+    "fim_unsupported": (400, "invalid_request_error", None),
+    "unsupported_runtime": (400, "invalid_request_error", None),
+    "model_not_resident": (409, "invalid_request_error", None),
     "payload_too_large": (413, "invalid_request_error", None),
     "invalid_api_key": (401, "invalid_request_error", None),
     "origin_not_allowed": (403, "invalid_request_error", None),
@@ -124,6 +130,9 @@ EXPECTED: dict[str, tuple[int, str, str | None]] = {
 }
 
 
+OF_TYPE = {NothingToUnload: (400, "invalid_request_error", None)}
+
+
 def _plain(error_type: type[MillmError]) -> MillmError:
     return ServerStopping() if error_type is ServerStopping else error_type("What was asked.")
 
@@ -152,7 +161,7 @@ def test_the_table_and_the_types_name_the_same_codes() -> None:
 
 @pytest.mark.parametrize("error_type", TYPES, ids=lambda t: t.code)
 def test_each_code_on_v1(error_type: type[MillmError]) -> None:
-    status, kind, retry_after = EXPECTED[error_type.code]
+    status, kind, retry_after = OF_TYPE.get(error_type, EXPECTED[error_type.code])
     answer = answer_for(_plain(error_type), "/v1/chat/completions")
     assert answer.status == status
     assert answer.body["error"].keys() == {"message", "type", "param", "code"}
@@ -171,7 +180,7 @@ def test_each_code_on_api(error_type: type[MillmError]) -> None:
     assert answer.body["error"].keys() == {"code", "message", "details"}
     expected = "VALIDATION_ERROR" if error_type.code == "invalid_parameter" else error_type.code.upper()
     assert answer.body["error"]["code"] == expected
-    assert ("Retry-After" in answer.headers) == (answer.status == 503)
+    assert ("Retry-After" in answer.headers) == (answer.status in (429, 503))
 
 
 @pytest.mark.parametrize(

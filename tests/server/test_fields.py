@@ -38,8 +38,6 @@ CALLS: list[tuple[str, Any]] = [
     ("pooling", "last"),
     ("normalize", True),
     ("echo", True),
-    ("suffix", "x"),
-    ("fim_mode", "psm"),
     ("verbosity", "low"),
     ("web_search_options", {}),
     ("guided_choice", ["a"]),
@@ -57,6 +55,20 @@ def test_what_would_change_the_text_and_cannot_is_refused(endpoint: Column, name
     assert error.param == name
     assert "tiny" in error.message
     assert "transformers" in error.message
+
+
+@pytest.mark.parametrize("name", ["suffix", "fim_mode"])
+def test_a_chat_has_no_gap(name: str) -> None:
+    assert refusal(CHAT, **{"model": "tiny", name: "psm"}).param == name
+    assert locations(TEXT, **{name: "psm"}) == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("prompt", ["a"]), ("n", 2), ("logprobs", 0), ("echo", True), ("allowed_token_ids", [5])]
+)
+def test_what_does_not_go_with_a_gap(name: str, value: Any) -> None:
+    refused = "suffix" if name == "allowed_token_ids" else name
+    assert refusal(TEXT, **{"suffix": "x", "max_tokens": 2, name: value}).param == refused
 
 
 @pytest.mark.parametrize("endpoint", [CHAT, TEXT])

@@ -36,7 +36,10 @@ def test_a_page_that_is_not_current_is_told(
     [
         ("POST /v1/chat/completions", "| `temperature` | honoured | honoured | 0 to 2 |  |  |"),
         ("POST /v1/chat/completions", "| `top_p` | honoured | honoured | 0 to 1 | reported: scoring |  |"),
-        ("POST /v1/chat/completions", "| `n` | honoured | honoured | 1 to 128 | refused: scoring | `1` |"),
+        (
+            "POST /v1/chat/completions",
+            "| `n` | honoured | honoured | 1 to 128 | refused: scoring; `suffix` is sent | `1` |",
+        ),
         ("POST /v1/completions", '| `tool_choice` | refused | refused |  |  | `"auto"`, `"none"` |'),
         ("POST /v1/chat/completions", "| `user` | reported | reported |  |  |  |"),
         (

@@ -15,10 +15,12 @@ from pytestqt.qtbot import QtBot
 from engine.actions.downloading.transfer import CANCELLED
 from engine.library.records import EngineKind, ModelRecord, ModelSource, ModelStatus
 from engine.models.backends.engines import gguf_engine
+from engine.models.capabilities import ModelCapabilities
 from engine.models.hardware.unused_gpus import SeenGpus, judge
-from tests.conftest import EngineMaker
+from tests.conftest import CheckpointMaker, EngineMaker
 from tests.gguf_files import build_gguf, quantise
 from tests.hub import StandInHub
+from tests.tiny import THINKING_TEMPLATE
 from tests.ui.conftest import StageMaker
 from tests.ui.drops import drop
 from tests.ui.look import plain, told_in, until
@@ -80,6 +82,30 @@ def test_a_model_is_loaded_locked_unlocked_and_unloaded(
     one.unload_button.click()
     until(qtbot, lambda: stage.engine.shelf.resident is None and one.load_button.isVisible())
     until(qtbot, lambda: page.memory.now.rows()["Model"] == "none")
+
+
+def test_what_a_model_can_do_stands_in_its_row(
+    qtbot: QtBot, make_engine: EngineMaker, make_stage: StageMaker, checkpoint: CheckpointMaker
+) -> None:
+    marks = ("<fim_prefix>", "<fim_suffix>", "<fim_middle>")
+    folder = checkpoint("llama", marks=marks, chat_template=THINKING_TEMPLATE)
+    page = open_page(make_stage(make_engine(folder, load=False)), qtbot)
+    shown = row(page, folder.name).abilities
+    assert not shown.isHidden()
+    assert plain(shown.text()) == "Thinking · Fill in the middle · Embeddings"
+
+
+@pytest.mark.parametrize(
+    ("can", "line"),
+    [
+        (ModelCapabilities(embeddings=None), ""),
+        (ModelCapabilities(thinking=False, fim=False), "Embeddings"),
+        (ModelCapabilities(tools="hermes", thinking=True), "Tools (own format) · Thinking · Embeddings"),
+        (ModelCapabilities(tools="generic", vision=True), "Tools (described in the prompt) · Images · Embeddings"),
+    ],
+)
+def test_abilities_in_words(can: ModelCapabilities, line: str) -> None:
+    assert plain(words.abilities(can)) == line
 
 
 def test_a_load_shows_progress_and_is_cancelled(qtbot: QtBot, make_engine: EngineMaker, make_stage: StageMaker) -> None:

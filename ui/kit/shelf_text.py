@@ -8,10 +8,13 @@ from engine.counting import MB, plural
 from engine.engine import Engine
 from engine.public.downloads import CANCELLED, MemoryTerms, ModelPreview
 from engine.public.library import EngineKind, ModelRecord, SaeRecord, SaeStatus
-from engine.public.models import LoadEstimate, LocalModel, ModelView
+from engine.public.models import LoadEstimate, LocalModel, ModelCapabilities, ModelView
 from ui.kit.text import count, counted, device_name, megabytes, number_format, parameters
 
 ENGINES = {"transformers": "transformers", "llamacpp": "llama.cpp"}
+DESCRIBED = "generic"
+"""The format of tools of a model whose template has none of its own."""
+THINKING, FILL, IMAGES = "Thinking", "Fill in the middle", "Images"
 SOURCES = {"huggingface": "from the hub", "local": "from this computer", "demo": "the demo model"}
 
 
@@ -78,6 +81,17 @@ def facts(view: ModelView) -> str:
         # Before a load, what it takes depends on device and context: the card works that out when it is asked.
         words.append(f"{size(view.memory_footprint)} in memory")
     words.append(view.repo_id or SOURCES.get(view.source, view.source))
+    return in_line(words)
+
+
+def abilities(can: ModelCapabilities) -> str:
+    """The line about what a model can do beyond writing text; what nobody knows yet is not said."""
+    words = []
+    if can.tools is not None:
+        words.append("Tools (described in the prompt)" if can.tools == DESCRIBED else "Tools (own format)")
+    words += [word for word, there in ((THINKING, can.thinking), (FILL, can.fim), (IMAGES, can.vision)) if there]
+    if can.embeddings:
+        words.append("Embeddings")
     return in_line(words)
 
 

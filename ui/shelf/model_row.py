@@ -6,7 +6,7 @@ from PySide6.QtCore import Signal
 
 from engine.public.models import LoadingState, ModelView
 from ui.kit import shelf_text as words
-from ui.kit.basics import Button, IconButton
+from ui.kit.basics import Button, IconButton, label
 from ui.kit.plain_text import as_letters
 from ui.shelf.shelf_row import ShelfRow
 
@@ -39,8 +39,9 @@ class ModelShelfRow(ShelfRow):
         self.lock_button.setCheckable(True)
         self.info_button = IconButton("info", "", lambda: self.asked.emit(self.view.id))
         self.delete_button = IconButton("bin", "", lambda: self.delete.emit(self.view.id))
+        self.abilities = label("", "small", wrap=True)
         self._lay_out(
-            (self.facts, self.error, self.stage, self.progress),
+            (self.facts, self.abilities, self.error, self.stage, self.progress),
             (
                 self.locate_button,
                 self.load_button,
@@ -63,6 +64,8 @@ class ModelShelfRow(ShelfRow):
         unfinished = words.is_unfinished(view)
         self.name.set_text(view.name)
         self.facts.setText(words.facts(view))
+        self.abilities.setText(words.abilities(view.capabilities))
+        self.abilities.setVisible(not unfinished and not downloading and not view.files_missing)
         self._show_badges(words.badges(view, runnable=lacking is None))
         gone = view.files_missing and mine is None and not loaded
         error = words.files_gone(view) if gone else view.error_message or ""

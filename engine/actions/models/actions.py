@@ -23,6 +23,7 @@ from engine.errors import (
     MillmError,
     ModelAlreadyLoaded,
     ModelBusy,
+    ModelLocked,
     ModelNotFound,
     ModelNotLoaded,
     NothingToCancel,
@@ -31,6 +32,7 @@ from engine.errors import (
 from engine.events import EventBus, ModelsChanged
 from engine.library.database import Library
 from engine.library.records import EngineKind, ModelRecord, ModelSource, ModelStatus
+from engine.models.capabilities import capabilities_of
 from engine.models.hardware.memory import LoadEstimate
 from engine.models.hub.client import MAIN, HubClient
 from engine.models.inspection.gguf_file import inspect_gguf
@@ -235,9 +237,20 @@ class ModelActions:
             fits=found.fits,
         )
 
-    def unload(self, model_id: int) -> ModelView:
-        """Free a model after its requests; waits for them. Raises :class:`ModelNotLoaded`, :class:`ModelBusy`."""
-        self._require_loaded(model_id)
+    def unload(self, model_id: int, *, on_demand: bool = False) -> ModelView:
+        """Free a model after its requests; waits for them.
+
+        ``on_demand``: a request asked for it, so a model that is locked stays. Raises :class:`ModelNotLoaded`,
+        :class:`ModelBusy`, :class:`ModelLocked`.
+        """
+        record = self._require_loaded(model_id).record
+        if on_demand and self._shelf.get(model_id).locked:
+            raise ModelLocked(
+                f"{record.name!r} is locked for steering, so it cannot be unloaded by a request.",
+                param="model",
+                details={"locked_model": record.name},
+                remedy="Detach the SAEs or unlock it first.",
+            )
         self._loader.unload().result()
         return self.get(model_id)
 
@@ -393,6 +406,7 @@ class ModelActions:
             updated_at=record.updated_at,
             loaded_at=record.loaded_at,
             last_used_at=record.last_used_at,
+            capabilities=capabilities_of(record, resident),
             **facts,
         )
 

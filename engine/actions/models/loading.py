@@ -34,6 +34,7 @@ from engine.errors import (
 )
 from engine.events import EventBus, ModelLoadComplete, ModelLoadError, ModelLoadProgress, ModelUnloadComplete
 from engine.generation.scheduler import Scheduler
+from engine.generation.tools.probe import tool_form
 from engine.generation.worker import EngineThread
 from engine.library.database import Library
 from engine.library.records import EngineKind, ModelRecord, ModelStatus
@@ -332,7 +333,9 @@ class ModelLoader:
                 # A row of an earlier version does not know, and files change.
                 self._library.models.update(record.id, has_chat_template=found.has_chat_template)
             fresh = self._library.models.set_status(record.id, ModelStatus.LOADED)
-            loaded = LoadedModel(fresh, backend.info, backend)
+            # Found now, so that no list or request has to wait for the template.
+            wire = tool_form(backend.tokenizer).wire.name
+            loaded = LoadedModel(fresh, backend.info, backend, wire)
             self._engine_thread.run(lambda: self._install(loaded)).result()
         except BaseException:
             backend.close()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from engine.counting import in_mb
+from engine.models.capabilities import ModelCapabilities
 from engine.models.registry import LoadedModel
 
 
@@ -38,6 +39,7 @@ class ModelView:
         disk_bytes: What goes from the disk with it, since this program wrote it; None for files that stay.
         num_parameters, memory_footprint, device, dtype, placement: Of the loaded model; ``memory_footprint`` is bytes.
         lease: Who keeps the model in memory for themselves; nobody can yet.
+        capabilities: What it can do beyond writing text.
     """
 
     id: int
@@ -72,6 +74,7 @@ class ModelView:
     updated_at: datetime
     loaded_at: datetime | None
     last_used_at: datetime | None
+    capabilities: ModelCapabilities
     num_parameters: int | None = None
     memory_footprint: int | None = None
     device: str | None = None

@@ -52,12 +52,18 @@ class Detokenizer:
             it the text begins as a text of its own does, where SentencePiece tokenizers drop that space. Pass it to
             continue a text (a completion, an open assistant turn), leave it out for a new turn.
         shown_ids: Tokens that are written as they are, although others like them show nothing.
+        also_hidden: Tokens that show nothing here, whatever the tokenizer says.
     """
 
     def __init__(
-        self, tokenizer: TokenSource, context_ids: Sequence[int] = (), shown_ids: Collection[int] = ()
+        self,
+        tokenizer: TokenSource,
+        context_ids: Sequence[int] = (),
+        *,
+        shown_ids: Collection[int] = (),
+        also_hidden: Collection[int] = (),
     ) -> None:
-        self._hidden = tokenizer.hidden_ids
+        self._hidden = {*tokenizer.hidden_ids, *also_hidden} if also_hidden else tokenizer.hidden_ids
         self._shown_ids = shown_ids
         self._name = tokenizer.token_text
         context = [i for i in context_ids[-_CONTEXT:] if i not in self._hidden]

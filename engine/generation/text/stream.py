@@ -88,6 +88,7 @@ class ChoiceText:
         begun: What the answer goes on with of the prompt: a call that is open in it is finished, and one that is whole
             in it is told with the first token.
         shown_ids: Tokens that calls are made of and that otherwise show nothing.
+        also_hidden: Tokens that show nothing beside those the tokenizer hides.
     """
 
     def __init__(
@@ -103,10 +104,11 @@ class ChoiceText:
         calls: CallFinder | None = None,
         begun: str = "",
         shown_ids: Collection[int] = (),
+        also_hidden: Collection[int] = (),
     ) -> None:
         self._tokenizer = tokenizer
         self._stop_texts = frozenset((*stops, *turn_ends))
-        self._detokenizer = Detokenizer(tokenizer, context_ids, shown_ids)
+        self._detokenizer = Detokenizer(tokenizer, context_ids, shown_ids=shown_ids, also_hidden=also_hidden)
         self._splitter = ReasoningSplitter(beginning)
         self._calls = calls
         self._from_prompt = 0  # characters of the prompt that the finder of calls has not given back yet
@@ -331,4 +333,5 @@ def text_of_choice(prepared: PreparedRequest, prompt: int, calls: CallFinder | N
         calls=calls,
         begun=given.continued,
         shown_ids=prepared.shown_ids,
+        also_hidden=prepared.own_ends,
     )

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from engine.models.backends.residual import Intervention
+    from engine.models.inspection.fill_marks import FillMarks
 
 LLAMACPP_WORD = "llamacpp"
 """What the API calls the way llama.cpp decodes, alone or together."""
@@ -148,6 +149,10 @@ class Tokenizer(Protocol):
     """What there is to say about the choice of the chat template."""
     takes_variables: bool
     """Whether a request may set variables of the chat template; where not, they are left out and reported."""
+    fill_marks: FillMarks | None
+    """The marks by which a gap in a text is shown to the model, where its vocabulary has them."""
+    chat_template: str | None
+    """The chat template's text."""
 
     @property
     def has_chat_template(self) -> bool:

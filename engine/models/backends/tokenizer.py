@@ -19,6 +19,7 @@ from engine.errors import CheckpointInvalid, InvalidParameter, MillmError
 from engine.models.backends.constraint_vocabulary import vocabulary_of
 from engine.models.backends.lengths import at_least, check_length, longest_token, settings_of
 from engine.models.backends.templates.chat import ChatTemplate, TemplateRaised, chosen
+from engine.models.inspection.fill_marks import find_marks
 
 _METASPACE = "▁"
 _BYTE_TOKEN = re.compile("<0x([0-9A-Fa-f]{2})>")
@@ -78,8 +79,10 @@ class CheckpointTokenizer:
         if not self.exact_bytes:
             self._style = None
             self._bytes.clear()
-        source, self.template_note = chosen(inner.chat_template)
+        self.chat_template, self.template_note = chosen(inner.chat_template)
+        source = self.chat_template
         self._template = None if source is None else ChatTemplate(source, _special_names(inner))
+        self.fill_marks = find_marks(self._token_id)
         self.prepended_ids, self.appended_ids = self._added_around()
         """What ``encode(…, add_special_tokens=True)`` puts before a text (a BOS) and after it (in some, an EOS)."""
 
@@ -238,6 +241,11 @@ class CheckpointTokenizer:
         if piece is None:
             return b""
         return _byte_level_bytes(piece) if self._style == "byte-level" else _metaspace_bytes(piece)
+
+    def _token_id(self, piece: str) -> int | None:
+        """The token written as ``piece`` in the vocabulary."""
+        found = self._inner.get_vocab().get(piece) if self._backend is None else self._backend.token_to_id(piece)
+        return None if found is None else int(found)
 
     def _may_know(self, token_id: int) -> bool:
         # A fast tokenizer answers any id and may have gaps, so its ids may go past its length; a slow one may raise.

@@ -14,6 +14,7 @@ from engine.models.backends.lengths import at_least, check_length
 from engine.models.backends.llamacpp.binding import library
 from engine.models.backends.llamacpp.model import LlamaModel
 from engine.models.backends.templates.chat import ChatTemplate, TemplateRaised
+from engine.models.inspection.fill_marks import FAMILIES, find_marks
 
 _LONGEST_PIECE = 256
 
@@ -50,13 +51,14 @@ class GgufTokenizer:
                 )
                 if token >= 0
             }
+            self.fill_marks = find_marks(self._marks(llama).get)
         self.bos_id: int | None = bos if bos >= 0 else None
         self.bos_text: str = self._named.get("bos_token", "")
         self.eos_ids: frozenset[int] = frozenset(end) | ({eos} if eos >= 0 else set())
         """Every token the file marks as ending a generation: end of text, of a turn, of a message."""
         self.special_ids: frozenset[int] = frozenset(control)
         self.hidden_ids: frozenset[int] = self.special_ids | self.eos_ids
-        source = model.chat_template
+        source = self.chat_template = model.chat_template or None
         self._template = ChatTemplate(source, self._named) if source else None
         # The others normalise: a text may become shorter before it is split.
         keeps_all = llama.llama_vocab_type(vocab) in (llama.LLAMA_VOCAB_TYPE_SPM, llama.LLAMA_VOCAB_TYPE_BPE)
@@ -126,6 +128,14 @@ class GgufTokenizer:
     def _written_form(self, llama: Any, token: int) -> str:
         found = llama.llama_vocab_get_text(self._model.vocab, token)
         return found.decode("utf-8", "replace") if found else ""
+
+    def _marks(self, llama: Any) -> dict[str, int]:
+        """The marks of gaps that are in the vocabulary. Pieces have a blank where a vocabulary writes its own sign."""
+        marks = {mark for family in FAMILIES for mark in (*family.required, *family.others)}
+        spelt = {form for mark in marks for form in (mark.encode(), mark.replace("▁", " ").encode())}
+        candidates = [token for token, piece in enumerate(self._pieces) if piece in spelt]
+        written = {self._written_form(llama, token): token for token in candidates}
+        return {mark: token for mark, token in written.items() if mark in marks}
 
     def _added_around(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         plain = self.encode("a", add_special_tokens=False)
