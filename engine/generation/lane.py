@@ -19,6 +19,7 @@ from engine.errors import InsufficientMemory, MillmError
 from engine.generation.best_of import BestOf
 from engine.generation.constraint import CompiledConstraint
 from engine.generation.prefill_job import numbered
+from engine.generation.prompt_scores import PromptScores, repeated
 from engine.generation.prompts import PreparedPrompt
 from engine.generation.request import (
     Alternative,
@@ -26,6 +27,7 @@ from engine.generation.request import (
     Delta,
     FinishReason,
     GenerationRequest,
+    Piece,
     RequestFailed,
     RequestFinished,
     Started,
@@ -66,6 +68,7 @@ class PreparedRequest:
         own_stops: Stop strings beside the request's: how a model without a chat template closes a turn.
         constraint: What the answer must look like, compiled.
         unread_variables: Template variables of the request that the model's template never reads.
+        pauses: Per prompt whose tokens are reported, where its reading pauses (:func:`where_to_part`); empty: nowhere.
         notes: What was changed to make the prompt work, in words.
     """
 
@@ -81,6 +84,7 @@ class PreparedRequest:
     notes: tuple[str, ...] = ()
     unread_variables: tuple[str, ...] = ()
     constraint: CompiledConstraint | None = None
+    pauses: tuple[tuple[int, ...], ...] = ()
 
     @property
     def model_name(self) -> str:
@@ -103,7 +107,7 @@ class PrefilledPrompt:
     """A prompt read once and shared by its choices: the store after the last prompt token and the logits there.
 
     ``read_under`` is the digest of the plan all of it was read under; None where the plan changed midway, and ``path``
-    what it was read under then.
+    what it was read under then. ``repeated`` is what each answer begins with, where the prompt is repeated.
     """
 
     store: KVStore
@@ -111,6 +115,7 @@ class PrefilledPrompt:
     users_left: int
     read_under: str | None
     path: SteeringPath
+    repeated: Piece | None = None
 
 
 class RequestHandle:
@@ -207,7 +212,7 @@ class RunningRequest:
         """
         prepared = self.prepared
         request = prepared.request
-        alone = request.sampling.seed is not None or prepared.capture is not None
+        alone = request.seed_binds or prepared.capture is not None
         alone = alone or (prepared.solo and request.noise_seed is not None)
         tokens = len(prepared.prompts[prompt].token_ids) + prepared.caps[prompt]
         return KvNeed(tokens, batched=not prepared.solo, alone=alone)
@@ -265,6 +270,10 @@ class RunningRequest:
         if self.first_token is None:
             self.first_token = time.monotonic()
         self._deliver(lane.prompt, TextDelta(lane.index, emitted.pieces, lane.count))
+
+    def repeat(self, lane: Lane, prompt: Piece) -> None:
+        """Send the prompt as the beginning of a choice."""
+        self._deliver(lane.prompt, TextDelta(lane.index, (prompt,), 0))
 
     def finish_choice(self, lane: Lane, reason: FinishReason) -> bool:
         """A choice ended; True when it was the request's last, whose final delta is then sent too."""
@@ -387,6 +396,10 @@ class Lane:
             if prepared.constraint is None
             else prepared.constraint.for_lane(info.vocab_size, prepared.loaded.backend.device)
         )
+        reported = request.prompt_logprobs
+        self.scores = None if reported is None else PromptScores(self.prompt_ids, reported)
+        """How likely the prompt's tokens are, as far as it is read; None where nobody asks."""
+        self.pauses = prepared.pauses[prompt] if prepared.pauses else ()
         self.capture = None if prepared.capture is None else Capture(prepared.capture, request.request_id)
         self.store: KVStore | None = None
         self.fed = 0
@@ -439,9 +452,17 @@ class Lane:
         return not self.need.alone
 
     def take_past(self, store: KVStore, length: int, digest: str) -> None:
-        """Start from ``store``, which holds the prompt's first ``length`` tokens read under the plan of ``digest``."""
+        """Go on from ``store``, which holds the prompt's first ``length`` tokens read under the plan of ``digest``."""
+        self.running.cached_tokens += length - self.fed
         self.store, self.fed, self.read_under = store, length, digest
-        self.running.cached_tokens += length
+
+    def prompt_repeated(self) -> Piece | None:
+        """What the answer begins with, now that the prompt is read; None where that is not asked."""
+        prepared = self.running.prepared
+        if not prepared.request.echo:
+            return None
+        known = None if self.scores is None else self.scores.so_far
+        return repeated(self.tokenizer, prepared.prompts[self.prompt], known)
 
     def pick(self, logits: Tensor) -> FinishReason | None:
         """Choose the next token from ``[vocab]`` logits, send its text, and say whether the choice has ended.

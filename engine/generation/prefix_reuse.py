@@ -9,8 +9,10 @@ themselves.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from engine.checked import there
 from engine.config import EngineSettings
 from engine.counting import MB
 from engine.errors import InsufficientMemory
@@ -43,6 +45,50 @@ class PastReuse:
             # It promises the same numbers whoever else is being answered.
             alone=not lane.may_share_past,
             tokens=len(lane.prompt_ids) + lane.cap,
+        )
+
+    def begin_scored(self, lane: Lane, backend: Backend, live: SteeringPlan) -> None:
+        """As :meth:`begin`, for a lane whose prompt's tokens are reported; also where its reading pauses.
+
+        It goes on from what another prompt has read up to one of its pauses, if that was in the same passes and what it
+        found on the way is kept too. Such passes share nothing with others, so a store of its own stands alone.
+        """
+        digest = lane.plan_now(live).digest
+        pausing = lane.fed == 0 or (lane.fed in lane.pauses and lane.read_under == digest)
+        for length in reversed([each for each in lane.pauses if each > lane.fed]) if pausing else ():
+            match = self.cache.longest(lane.prompt_ids[: length + 1], _passes_of(lane, length, digest))
+            if match is None or match.length < length or match.prefix.scores is None or not lane.may_share_past:
+                continue
+            taken = self._fork(backend, match.prefix.store, 0, length)
+            if taken is not None:
+                lane.take_past(taken, length, digest)
+                there(lane.scores).take_over(match.prefix.scores)
+                return
+        if lane.store is None:
+            lane.store = backend.new_store(alone=True, tokens=len(lane.prompt_ids) + lane.cap)
+
+    def keep_scored(self, lane: Lane, backend: Backend, store: KVStore) -> None:
+        """The reading of ``lane`` pauses: leave a copy, with what was found, for others that go on from there."""
+        if lane.read_under is None or not lane.may_share_past:
+            return
+        token_ids, digest = lane.prompt_ids[: lane.fed], _passes_of(lane, lane.fed, lane.read_under)
+        if self.cache.wants(token_ids, digest):
+            copy = self._fork(backend, store, 0, lane.fed)
+            if copy is not None:
+                self.cache.put(token_ids, digest, copy, there(lane.scores).so_far)
+
+    def is_read_for(self, lane: Lane, reading: Iterable[Lane]) -> bool:
+        """Whether one of ``reading`` is in the midst of what ``lane`` has to read next, and will leave a copy."""
+        length = next((each for each in lane.pauses if each > lane.fed), None)
+        pausing = lane.fed == 0 or lane.fed in lane.pauses
+        if length is None or not pausing or not lane.may_share_past or not self.cache.enabled:
+            return False
+        return any(
+            lane.fed < other.fed < length
+            and other.running is lane.running
+            and length in other.pauses
+            and other.prompt_ids[: length + 1] == lane.prompt_ids[: length + 1]
+            for other in reading
         )
 
     def keep_prompt(self, lane: Lane, backend: Backend, store: KVStore) -> None:
@@ -79,3 +125,11 @@ class PastReuse:
             log.warning("no memory for a copy of %d tokens; the prefix cache is emptied", length)
             self.clear()
             return None
+
+
+def _passes_of(lane: Lane, length: int, digest: str) -> str:
+    """What the first ``length`` tokens of a scored prompt were read under, in which passes and for what: where any of
+    it differs, so may the last bit. The token that follows is in it, since how likely that is was found too.
+    """
+    pauses = [each for each in lane.pauses if each <= length]
+    return f"scored:{digest}:{there(lane.scores).k}:{pauses}:{lane.prompt_ids[length]}"

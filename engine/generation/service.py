@@ -27,6 +27,7 @@ from engine.generation.errors import ResponseFormatUnsupported
 from engine.generation.lane import PreparedRequest, RequestHandle
 from engine.generation.observers import RequestObservers, Work
 from engine.generation.prefill_job import PrefillJob, numbered
+from engine.generation.prompt_scores import FEWEST, FEWEST_ON_A_GPU, where_to_part
 from engine.generation.prompts import (
     GENERIC_TURN_END,
     PreparedPrompt,
@@ -116,7 +117,8 @@ class GenerationService:
         unread: tuple[str, ...] = ()
         if isinstance(request.input, TextInput):
             try:
-                prompts = prepare_text(tokenizer, request.input, loaded.info.context_length)
+                info = loaded.info
+                prompts = prepare_text(tokenizer, request.input, info.context_length, info.readable_ids)
             except PromptTooLong as error:
                 raise self._too_long(request, loaded, error.tokens, error.place, at_least=True) from error
             for place, each in enumerate(prompts):
@@ -131,7 +133,7 @@ class GenerationService:
             own_stops = () if tokenizer.has_chat_template else (GENERIC_TURN_END,)
         caps = self._caps(request, loaded, prompts)
         solo = (
-            request.sampling.seed is not None
+            request.seed_binds
             or request.activations is not None
             or not loaded.backend.capabilities.batching
             or not self._settings.ENABLE_CONTINUOUS_BATCHING
@@ -167,6 +169,7 @@ class GenerationService:
             notes,
             unread,
             constraint,
+            () if request.prompt_logprobs is None else _parted(loaded, prompts),
         )
 
     def _conversations(
@@ -294,7 +297,9 @@ class GenerationService:
     ) -> tuple[PreparedPrompt, tuple[str, ...]]:
         window, at_least = loaded.info.context_length, ""
         try:
-            prompt, notes = prepare_input(loaded.backend.tokenizer, request, loaded.record.name, place, window)
+            prompt, notes = prepare_input(
+                loaded.backend.tokenizer, request, loaded.record.name, place, window, loaded.info.readable_ids
+            )
         except TextTooLong as error:
             length, at_least = error.tokens, "at least "
         else:
@@ -395,7 +400,7 @@ class GenerationService:
         asked = request.max_tokens
         most = window if request.unlimited else self._settings.DEFAULT_MAX_TOKENS
         cap = asked if asked is not None else min(window - length, most)
-        if length + max(cap, 1) > window:
+        if length + (cap if asked == 0 else max(cap, 1)) > window:
             raise self._too_long(request, loaded, length, place)
         if request.sampling.min_tokens > cap:
             raise InvalidParameter(
@@ -404,6 +409,15 @@ class GenerationService:
                 param="min_tokens",
             )
         return cap
+
+
+def _parted(loaded: LoadedModel, prompts: Sequence[PreparedPrompt]) -> tuple[tuple[int, ...], ...]:
+    """Where the reading of each of ``prompts`` pauses, so that their common beginnings are read once."""
+    backend = loaded.backend
+    if not backend.capabilities.copies_lone:
+        return ()
+    fewest = FEWEST if backend.device.type == "cpu" else FEWEST_ON_A_GPU
+    return where_to_part([prompt.token_ids for prompt in prompts], fewest)
 
 
 def check_bias(bias: Mapping[int, float], vocab_size: int) -> None:

@@ -90,6 +90,7 @@ class Capabilities:
         steering: What can be done to the residual stream.
         chunks: A text can be read in parts. False: whole, and from then on token by token.
         all_logits: One pass gives the logits after each of its tokens (:meth:`Backend.extend_all`).
+        copies_lone: A store that was made with ``alone`` can be copied (:meth:`Backend.fork`).
     """
 
     batching: bool
@@ -99,6 +100,7 @@ class Capabilities:
     steering: Steering = Steering()
     chunks: bool = True
     all_logits: bool = False
+    copies_lone: bool = False
 
 
 @dataclass(frozen=True)
@@ -234,8 +236,11 @@ class Backend(Protocol):
         """
         ...
 
-    def new_batch(self) -> KVStore:
-        """An empty store of no rows, for lanes decoded together. Needs ``capabilities.batching``."""
+    def new_batch(self, *, shared: bool = False) -> KVStore:
+        """An empty store of no rows, for lanes decoded together. Needs ``capabilities.batching``.
+
+        ``shared``: it never stands alone, whatever joins it first.
+        """
         ...
 
     def extend(self, store: KVStore, token_ids: Sequence[int], work: Intervention | None = None) -> Tensor:
