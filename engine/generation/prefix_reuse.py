@@ -78,10 +78,9 @@ class PastReuse:
                 self.cache.put(token_ids, digest, copy, there(lane.scores).so_far)
 
     def is_read_for(self, lane: Lane, reading: Iterable[Lane]) -> bool:
-        """Whether one of ``reading`` is in the midst of what ``lane`` has to read next, and will leave a copy."""
-        length = next((each for each in lane.pauses if each > lane.fed), None)
+        """Whether one of ``reading`` is further on the way to a pause that ``lane`` has too, and will leave a copy."""
         pausing = lane.fed == 0 or lane.fed in lane.pauses
-        if length is None or not pausing or not lane.may_share_past or not self.cache.enabled:
+        if not lane.pauses or not pausing or not lane.may_share_past or not self.cache.enabled:
             return False
         return any(
             lane.fed < other.fed < length
@@ -89,6 +88,7 @@ class PastReuse:
             and length in other.pauses
             and other.prompt_ids[: length + 1] == lane.prompt_ids[: length + 1]
             for other in reading
+            for length in lane.pauses
         )
 
     def keep_prompt(self, lane: Lane, backend: Backend, store: KVStore) -> None:

@@ -1,11 +1,11 @@
-"""How likely a model takes each token of a prompt, from the passes that read it anyway, and the prompt as it is repeated.
+"""How likely a model takes each token of a prompt, from the passes that read it anyway; the prompt as it is repeated.
 
 Arithmetic: float32 logits after the tokens before it, log-softmax over the whole vocabulary. The first token follows
 nothing and has no probability. Of the logits nothing is kept but the token's own log-probability and the k likeliest.
 
 The passes of such a prompt are its own, and where they begin is settled by its request alone: at the chunks of a prompt
-and where another prompt of the request parts from it (:func:`where_to_part`). So the figures are the same to the last bit
-whatever else is being answered, also where a beginning is taken over from another prompt of the request.
+and where another prompt of the request parts from it (:func:`where_to_part`). So the figures are the same to the last
+bit whatever else is being answered, also where a beginning is taken over from another prompt of the request.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import codecs
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from engine.errors import NonFiniteLogits
@@ -33,7 +34,7 @@ _ROWS = 32
 """Rows that are normalised at once."""
 
 FEWEST, FEWEST_ON_A_GPU = 16, 128
-"""Tokens of a beginning that is read apart because others share it: below, the further pass costs more than it spares."""
+"""Tokens of a beginning that is read apart since others share it: below, the further pass costs more than it spares."""
 
 Ranked = tuple[tuple[int, float], ...]
 """Token ids with their log-probabilities, in falling order."""
@@ -71,7 +72,7 @@ class PromptScores:
         self._logprobs, self._tops = list(known.logprobs), list(known.tops)
 
     def read(self, position: int, logits: Tensor) -> None:
-        """Take ``logits`` ``[tokens, vocab]`` after the tokens from ``position`` on; the prompt's last one says nothing.
+        """Take ``logits`` ``[tokens, vocab]`` after the tokens from ``position`` on; the last token has none to say.
 
         Raises :class:`NonFiniteLogits` for NaN or infinity among them.
         """
@@ -149,7 +150,7 @@ def where_to_part(prompts: Sequence[Sequence[int]], fewest: int) -> tuple[tuple[
     order = sorted(range(len(prompts)), key=lambda number: tuple(prompts[number]))
     tokens = [as_tokens(prompts[number]) for number in order]
     # What a prompt shares with any other is the least of what neighbours share on the way there.
-    shared = [shared_length(one, other) for one, other in zip(tokens, tokens[1:], strict=False)]
+    shared = [shared_length(one, other) for one, other in pairwise(tokens)]
     lengths: list[set[int]] = [set() for _ in order]
     for places, between in (
         (range(len(order)), [0, *shared]),

@@ -85,7 +85,8 @@ class GenerationRequest:
             prompts.
         n: Choices returned per prompt or conversation. best_of: choices written per prompt (≥ n), the best n returned
             by cumulative logprob; only without streaming.
-        max_tokens: Cap per choice; None is the rest of the window, at most ``DEFAULT_MAX_TOKENS``. 0 with ``echo`` only.
+        max_tokens: Cap per choice; None is the rest of the window, at most ``DEFAULT_MAX_TOKENS``. 0 only with
+            ``echo``: nothing is written.
         unlimited: With ``max_tokens`` None: the whole rest of the window.
         logprobs: None: not reported. k ≥ 0: each token's logprob with its k likeliest alternatives.
         echo: Each choice begins with its raw prompt; with ``logprobs`` the prompt's tokens come too, as likely as the
