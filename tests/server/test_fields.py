@@ -40,7 +40,6 @@ CALLS: list[tuple[str, Any]] = [
     ("dimensions", 5),  # A071
     ("pooling", "last"),
     ("normalize", True),
-    ("echo", True),
     ("suffix", "x"),
     ("fim_mode", "psm"),
     ("reasoning_effort", "low"),
@@ -58,6 +57,14 @@ def test_what_would_change_the_text_and_cannot_is_refused(endpoint: Column, name
     assert error.param == name
     assert "tiny" in error.message
     assert "transformers" in error.message
+
+
+def test_texts_are_repeated_and_conversations_are_not() -> None:
+    assert locations(TEXT, echo=True) == ()
+    assert refusal(CHAT, echo=True).param == "echo"
+    assert refusal(TEXT, echo=True, allowed_token_ids=[5]).param == "allowed_token_ids"
+    # With echo nothing is scored, so what scoring refuses is honoured.
+    assert locations(TEXT, echo=True, max_tokens=1, logprobs=1, n=1, profile="p", min_tokens=1) == ()
 
 
 @pytest.mark.parametrize("endpoint", [CHAT, TEXT])
