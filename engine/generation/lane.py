@@ -485,7 +485,9 @@ class Lane:
         self.count += 1
         self.written.append(token_id)
         if token_id in self.tokenizer.eos_ids and not self._ignore_eos:
-            self._emit(self.text.finish())
+            # Behind a prompt whose tokens are reported it counts too, though it shows nothing: evaluation harnesses
+            # find the prompt's end by how many tokens they let be written.
+            self._emit(self.text.finish() if self.scores is None else self.text.feed(info, last=True))
             if self._constraint is not None:
                 self._constraint.complete()
             return FinishReason.STOP

@@ -90,7 +90,7 @@ class GenerationRequest:
         unlimited: With ``max_tokens`` None: the whole rest of the window.
         logprobs: None: not reported. k ≥ 0: each token's logprob with its k likeliest alternatives.
         echo: Each choice begins with its raw prompt; with ``logprobs`` the prompt's tokens come too, as likely as the
-            model, steered as asked, takes each after those before it.
+            model, steered as asked, takes each after those before it, and an end token is reported like any other.
         steering: The request's own steering; by default it follows the live one.
         activations: SAE activations to read along and give back with the last delta; one answer only.
         response_format: The form the answer must have; each choice is constrained on its own. Not with ``stop`` or

@@ -116,6 +116,24 @@ def test_what_a_harness_sends(either: Stage) -> None:
         )
 
 
+def test_an_end_token_is_reported_behind_the_prompt(either: Stage) -> None:
+    # A harness leaves out as many figures at the end as it let tokens be written.
+    resident = either.engine.shelf.resident
+    assert resident is not None
+    end = next(iter(resident.backend.tokenizer.eos_ids))
+    body: dict[str, Any] = {**HARNESS, "prompt": PROMPT, "logit_bias": {str(end): 100}}
+    whole = answer(either.live, **body)
+    (choice,) = whole["choices"]
+    assert (choice["text"], choice["finish_reason"]) == (PROMPT, "stop")
+    assert whole["usage"]["completion_tokens"] == 1
+    assert choice["logprobs"]["tokens"][-1] == "<|im_end|>"
+    assert choice["logprobs"]["text_offset"][-1] == len(PROMPT)
+    assert figures(whole) == figures(answer(either.live, prompt=PROMPT, **HARNESS))
+    assert {len(each) for each in choice["logprobs"].values()} == {len(ids_of(either, PROMPT)) + 1}
+    _, events = either.stream(TEXT, **body)
+    assert [each["choices"][0]["text"] for each in events if each["choices"]] == [PROMPT, "", ""]
+
+
 def test_steered_and_by_nothing(either: Stage) -> None:
     either.attach()
     either.profile("loud", {3: 20.0, 7: -15.0})
