@@ -149,7 +149,7 @@ def prepare_text(
             raise InvalidParameter(
                 f"'{name}' is empty: it gives the model no token to start from.",
                 param="prompt",
-                remedy="Send at least one character.",
+                remedy="Send at least one character." if isinstance(text, str) else "Send at least one token id.",
             )
         written = text if isinstance(text, str) else tokenizer.decode(ids, skip_special=False)
         prepared.append(PreparedPrompt(written, tuple(ids)))

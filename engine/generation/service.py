@@ -117,8 +117,7 @@ class GenerationService:
         unread: tuple[str, ...] = ()
         if isinstance(request.input, TextInput):
             try:
-                info = loaded.info
-                prompts = prepare_text(tokenizer, request.input, info.context_length, info.readable_ids)
+                prompts = prepare_text(tokenizer, request.input, loaded.info.context_length, loaded.info.readable_ids)
             except PromptTooLong as error:
                 raise self._too_long(request, loaded, error.tokens, error.place, at_least=True) from error
             for place, each in enumerate(prompts):
