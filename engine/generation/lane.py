@@ -176,6 +176,8 @@ class RunningRequest:
     changed: bool = False
     cached_tokens: int = 0
     activations: Mapping[str, Any] | None = None
+    left: tuple[Lane, KVStore] | None = None
+    """The lane whose prompt was read last and the store it is in, for another prompt that begins like it."""
 
     def __post_init__(self) -> None:
         written = self.prepared.request.choices_written
@@ -238,6 +240,12 @@ class RunningRequest:
     def _prompt_need(self, prompt: int) -> KvNeed:
         need = self.need(prompt)
         return replace(need, tokens=need.tokens - self.prepared.caps[prompt], batched=False, copied=True)
+
+    @property
+    def longest(self) -> int:
+        """Tokens of its longest prompt and the most that may be written behind it."""
+        prepared = self.prepared
+        return max(len(prompt.token_ids) + cap for prompt, cap in zip(prepared.prompts, prepared.caps, strict=True))
 
     def choices_left(self, prompt: int) -> int:
         """Choices of ``prompt`` that have no lane yet."""
@@ -348,6 +356,7 @@ class RunningRequest:
 
     def _end(self, delta: Delta) -> None:
         self.pasts.clear()
+        self.left = None
         self._send(delta)
         self.handle.mark_done()
 

@@ -61,7 +61,7 @@ class Prefill:
 
     def step(self, backend: Backend, live: SteeringPlan) -> list[ReadPrompt]:
         """One pass: the next chunk of one prompt, or several short prompts whole. Returns the lanes that are done."""
-        first = self._next()
+        first = self._next(backend)
         group = [first]
         try:
             self._begin(first, backend, live)
@@ -86,7 +86,7 @@ class Prefill:
         except Exception as error:
             return [ReadPrompt(lane, None, error)]
 
-    def _next(self) -> Lane:
+    def _next(self, backend: Backend) -> Lane:
         """Whose turn it is: by turns the one with least left to read, and the one that has waited longest.
 
         So a short prompt waits for one chunk of the long ones, however many there are, and a long one for no more than
@@ -94,10 +94,13 @@ class Prefill:
         """
         self._shortest_first = not self._shortest_first
         # Who would read what another is reading waits for its copy.
-        lanes = [each for each in self._lanes if not self._reuse.is_read_for(each, self._lanes)]
+        lanes = [each for each in self._lanes if not self._reuse.is_read_for(each, self._lanes, backend)]
         lane = lanes[0]
         if self._shortest_first:
             lane = min(lanes, key=lambda each: len(each.prompt_ids) - each.fed)
+        if lane.running.left is not None:
+            # Whoever can go on where its last prompt ended does so before that is lost.
+            lane = next((each for each in lanes if each.running is lane.running and self._reuse.goes_on(each)), lane)
         self._lanes.remove(lane)
         return lane
 
@@ -190,6 +193,8 @@ class Prefill:
         if lane.scores is None:
             # Who asks how likely a text is does not go on with it.
             self._reuse.keep_prompt(lane, backend, store)
+        elif not siblings:
+            self._reuse.leave_scored(lane, backend, store)
         repeated = lane.prompt_repeated()
         past = PrefilledPrompt(store, logits, 1 + siblings, lane.read_under, lane.path, repeated)
         lane.store = None

@@ -47,6 +47,10 @@ class Scores:
     logprobs: tuple[float, ...] = ()
     tops: tuple[Ranked, ...] = ()
 
+    def until(self, token: int) -> Scores:
+        """Those up to token number ``token``, it included."""
+        return Scores(self.logprobs[:token], self.tops[:token])
+
 
 class PromptScores:
     """The figures of one prompt while it is read.

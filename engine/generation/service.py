@@ -413,7 +413,7 @@ class GenerationService:
 def _parted(loaded: LoadedModel, prompts: Sequence[PreparedPrompt]) -> tuple[tuple[int, ...], ...]:
     """Where the reading of each of ``prompts`` pauses, so that their common beginnings are read once."""
     backend = loaded.backend
-    if not backend.capabilities.copies_lone:
+    if not (backend.capabilities.copies_lone or backend.capabilities.cuts_lone):
         return ()
     fewest = FEWEST if backend.device.type == "cpu" else FEWEST_ON_A_GPU
     return where_to_part([prompt.token_ids for prompt in prompts], fewest)

@@ -91,6 +91,7 @@ class Capabilities:
         chunks: A text can be read in parts. False: whole, and from then on token by token.
         all_logits: One pass gives the logits after each of its tokens (:meth:`Backend.extend_all`).
         copies_lone: A store that was made with ``alone`` can be copied (:meth:`Backend.fork`).
+        cuts_lone: Elsewhere: it can be cut (:meth:`Backend.cut`), and gives from there on the bits it gave before.
     """
 
     batching: bool
@@ -101,6 +102,7 @@ class Capabilities:
     chunks: bool = True
     all_logits: bool = False
     copies_lone: bool = False
+    cuts_lone: bool = False
 
 
 @dataclass(frozen=True)
@@ -298,6 +300,10 @@ class Backend(Protocol):
 
         None where the model's state cannot be cut at a length, or there is no room for a copy: then it is read anew.
         """
+        ...
+
+    def cut(self, store: KVStore, length: int) -> None:
+        """Forget all but the first ``length`` tokens of the one row of ``store``. Needs ``capabilities.cuts_lone``."""
         ...
 
     def leave(self, batch: KVStore, row: int) -> None:

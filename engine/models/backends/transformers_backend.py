@@ -401,6 +401,10 @@ class TransformersBackend:
         with torch.inference_mode(), self._guarded(length, 1):
             return store.fork(row, length)
 
+    def cut(self, store: KVStore, length: int) -> None:
+        """Forget all but the first ``length`` tokens of a row."""
+        of_kind(KVSlab, store).cut([length])
+
     def leave(self, batch: KVStore, row: int) -> None:
         """Remove a row; the last one takes its number."""
         batch = of_kind(KVSlab, batch)

@@ -27,6 +27,7 @@ from tests.conftest import CheckpointMaker
 from tests.engine.generation.driving import Answer, Driver
 from tests.engine.generation.made_tokenizers import sentencepiece
 from tests.engine.generation.test_steered_lanes import UNSTEERED, attach, inline
+from tests.engine.models.llamacpp.conftest import load as load_gguf
 from tests.tiny import FAMILIES, build_tokenizer
 
 STORY = "the sea was calm and the ship went slowly along the coast in the evening"
@@ -162,6 +163,40 @@ def test_a_common_beginning_is_read_once_and_nothing_moves(checkpoint: Checkpoin
     assert read == [42 + 4 + 2 + 2 + 4, 42 + 23 + 41 + 2 + 43]
     assert shared.finished is not None and shared.finished.usage.cached_tokens == read[1] - read[0]
     assert apart.finished is not None and apart.finished.usage.cached_tokens == 0
+
+
+def test_a_gguf_model_goes_on_where_prompts_part(
+    gguf_file: Path, checkpoint: CheckpointMaker, library: Library
+) -> None:
+    common = tuple(10 + 7 * place % 300 for place in range(40))
+    prompts = [
+        (*common[:20], 7, 8, 9),
+        (*common, 5, 6),
+        (200, 201),
+        (*common, 7),
+        (*common, 5, 6, 9),
+    ]
+    driver = Driver(gguf_file, library, load=load_gguf)
+    without = Driver(gguf_file, library, load=load_gguf, PREFIX_CACHE_MB=0)
+    try:
+        for max_tokens in (0, 1, 5):
+            begun = [len(each.passes) for each in (driver, without)]
+            shared, apart = (scored(each, *prompts, logprobs=2, max_tokens=max_tokens) for each in (driver, without))
+            assert [tokens(shared, i) for i in range(5)] == [tokens(apart, i) for i in range(5)]
+            assert [shared.text(i) for i in range(5)] == [apart.text(i) for i in range(5)]
+            for number, ids in enumerate(prompts):
+                assert figures(shared, number)[1:] == pytest.approx(own(checkpoint("llama"), ids), rel=1e-3)
+            read = [
+                sum(count for kind, count in each.passes[start:] if kind == "every")
+                for each, start in zip((driver, without), begun, strict=True)
+            ]
+            # One prompt whole, each other from where it parts from the one before.
+            assert read[1] == 23 + 42 + 2 + 41 + 43
+            assert read[0] <= 23 + 42 + 2 + 4 + 4
+            assert shared.finished is not None and shared.finished.usage.cached_tokens == read[1] - read[0]
+    finally:
+        driver.backend.close()
+        without.backend.close()
 
 
 @pytest.mark.parametrize("before", [(), (STORY,), tuple(items()), (ITEM,)])

@@ -46,7 +46,9 @@ class LlamaCppBackend:
         steering = probe(model, self._make)
         # What the probe steered is nobody's.
         self._taps.clear()
-        self.capabilities = Capabilities(True, reads_together=True, steering=steering, all_logits=True)
+        self.capabilities = Capabilities(
+            True, reads_together=True, steering=steering, all_logits=True, cuts_lone=not model.keeps_state
+        )
         self._control = None if steering.rows or not steering.control else ControlVector(model)
         self._pool = Pool(
             self._make,
@@ -153,6 +155,12 @@ class LlamaCppBackend:
             return None
         self._pool.mark_spare(copy)
         return copy
+
+    def cut(self, store: KVStore, length: int) -> None:
+        """Forget all but the first ``length`` tokens of a row."""
+        store = of_kind(LlamaStore, store)
+        there(store.context).cut(store.sequences[0], length)
+        store.lengths[0] = length
 
     def leave(self, batch: KVStore, row: int) -> None:
         """Remove a row; the last one takes its number."""
