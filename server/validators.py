@@ -99,6 +99,10 @@ TokenCap = Annotated[
     int | None,
     BeforeValidator(_limit(1), json_schema_input_type=Annotated[int, Field(ge=1)] | Literal[-1] | None),
 ]
+AnyCap = Annotated[
+    int | None,
+    BeforeValidator(_limit(0), json_schema_input_type=Annotated[int, Field(ge=0)] | Literal[-1] | None),
+]
 TopK = Annotated[
     int | None,
     BeforeValidator(_limit(0), json_schema_input_type=Annotated[int, Field(ge=0)] | Literal[-1] | None),
@@ -152,19 +156,44 @@ Stop = Annotated[tuple[str, ...], BeforeValidator(_stop, json_schema_input_type=
 
 
 def _prompt(value: object) -> object:
+    """Texts, or token ids: one list of them is one prompt, so the first item says which of the two they are."""
     if isinstance(value, str):
         return (value,)
     if not isinstance(value, list):
-        raise complain("prompt", "a string or a list of strings is expected")
+        raise complain("prompt", "a string, a list of strings, a list of token ids or a list of such lists is expected")
     if not value:
         raise complain("prompt", "at least one prompt is expected")
-    if isinstance(value[0], int | list):
-        raise complain("prompt", "token arrays are not accepted; send text")
+    if isinstance(value[0], list):
+        return tuple(_token_ids(each, f"item {place} of the list") for place, each in enumerate(value))
+    if isinstance(value[0], int | float):
+        return (_token_ids(value, "the list"),)
     return tuple(_TEXTS.validate_python(value))
 
 
+def _token_ids(value: object, name: str) -> tuple[int, ...]:
+    if not isinstance(value, list):
+        raise complain("prompt", f"prompts of one kind are expected; {name} is {described(value)}, not token ids")
+    # Most are plain integers, and there may be very many of them.
+    if all(type(each) is int for each in value):
+        return tuple(value)
+    try:
+        ids = tuple(_whole(each) for each in value)
+    except PydanticCustomError:
+        ids = (None,)
+    if None in ids:
+        raise complain("prompt", f"{name} holds what is no token id; prompts of one kind are expected")
+    return tuple(each for each in ids if each is not None)
+
+
 _Prompts = Annotated[list[str], Field(min_length=1)]
-Prompt = Annotated[tuple[str, ...], BeforeValidator(_prompt, json_schema_input_type=str | _Prompts)]
+_PromptIds = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
+Prompt = Annotated[
+    tuple[str | tuple[int, ...], ...],
+    BeforeValidator(
+        _prompt,
+        json_schema_input_type=str | _Prompts | _PromptIds | Annotated[list[_PromptIds], Field(min_length=1)],
+    ),
+]
 
 
 # --- sampling ---------------------------------------------------------------------------------------------------------

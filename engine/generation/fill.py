@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from engine.checked import of_kind
 from engine.errors import shortened
 from engine.generation.errors import FimUnsupported
 from engine.generation.prompts import PreparedPrompt, PromptTooLong, check_text
@@ -68,7 +69,7 @@ def prepare_fill(tokenizer: Tokenizer, given: FillInput, marks: FillMarks, most:
     Raises :class:`PromptTooLong` for certainly more than ``most`` tokens, :class:`InvalidParameter` for what is not
     Unicode.
     """
-    (before,) = given.prompts
+    before = of_kind(str, given.prompts[0])
     check_text(before, "prompt")
     check_text(given.suffix, "suffix")
     try:

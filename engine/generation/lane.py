@@ -19,6 +19,7 @@ from engine.errors import InsufficientMemory, MillmError
 from engine.generation.best_of import BestOf
 from engine.generation.constraint import CompiledConstraint, LaneConstraint
 from engine.generation.prefill_job import numbered
+from engine.generation.prompt_scores import PromptScores, repeated
 from engine.generation.prompts import PreparedPrompt
 from engine.generation.request import (
     Alternative,
@@ -26,6 +27,7 @@ from engine.generation.request import (
     Delta,
     FinishReason,
     GenerationRequest,
+    Piece,
     RequestFailed,
     RequestFinished,
     Started,
@@ -69,6 +71,7 @@ class PreparedRequest:
         unused_tools: Names of offered tools that the model is not shown.
         own_ends: Tokens that end the answer and show nothing, beside the model's end tokens.
         unread_variables: Template variables of the request that the model's template never reads.
+        pauses: Per prompt whose tokens are reported, where its reading pauses (:func:`where_to_part`); empty: nowhere.
         notes: What was changed to make the prompt work, in words.
     """
 
@@ -88,6 +91,7 @@ class PreparedRequest:
     shown_ids: frozenset[int] = frozenset()
     unused_tools: tuple[str, ...] = ()
     own_ends: frozenset[int] = frozenset()
+    pauses: tuple[tuple[int, ...], ...] = ()
 
     @property
     def model_name(self) -> str:
@@ -110,7 +114,7 @@ class PrefilledPrompt:
     """A prompt read once and shared by its choices: the store after the last prompt token and the logits there.
 
     ``read_under`` is the digest of the plan all of it was read under; None where the plan changed midway, and ``path``
-    what it was read under then.
+    what it was read under then. ``repeated`` is what each answer begins with, where the prompt is repeated.
     """
 
     store: KVStore
@@ -118,6 +122,7 @@ class PrefilledPrompt:
     users_left: int
     read_under: str | None
     path: SteeringPath
+    repeated: Piece | None = None
 
 
 class RequestHandle:
@@ -178,6 +183,8 @@ class RunningRequest:
     changed: bool = False
     cached_tokens: int = 0
     activations: Mapping[str, Any] | None = None
+    left: tuple[Lane, KVStore] | None = None
+    """The lane whose prompt was read last and the store it is in, for another prompt that begins like it."""
 
     def __post_init__(self) -> None:
         written = self.prepared.request.choices_written
@@ -214,7 +221,7 @@ class RunningRequest:
         """
         prepared = self.prepared
         request = prepared.request
-        alone = request.sampling.seed is not None or prepared.capture is not None
+        alone = request.seed_binds or prepared.capture is not None
         alone = alone or (prepared.solo and request.noise_seed is not None)
         tokens = len(prepared.prompts[prompt].token_ids) + prepared.caps[prompt]
         return KvNeed(tokens, batched=not prepared.solo, alone=alone)
@@ -240,6 +247,12 @@ class RunningRequest:
     def _prompt_need(self, prompt: int) -> KvNeed:
         need = self.need(prompt)
         return replace(need, tokens=need.tokens - self.prepared.caps[prompt], batched=False, copied=True)
+
+    @property
+    def longest(self) -> int:
+        """Tokens of its longest prompt and the most that may be written behind it."""
+        prepared = self.prepared
+        return max(len(prompt.token_ids) + cap for prompt, cap in zip(prepared.prompts, prepared.caps, strict=True))
 
     def choices_left(self, prompt: int) -> int:
         """Choices of ``prompt`` that have no lane yet."""
@@ -272,6 +285,10 @@ class RunningRequest:
         if self.first_token is None:
             self.first_token = time.monotonic()
         self._deliver(lane.prompt, TextDelta(lane.index, emitted.pieces, lane.count))
+
+    def repeat(self, lane: Lane, prompt: Piece) -> None:
+        """Send the prompt as the beginning of a choice."""
+        self._deliver(lane.prompt, TextDelta(lane.index, (prompt,), 0))
 
     def finish_choice(self, lane: Lane, reason: FinishReason) -> bool:
         """A choice ended; True when it was the request's last, whose final delta is then sent too."""
@@ -346,6 +363,7 @@ class RunningRequest:
 
     def _end(self, delta: Delta) -> None:
         self.pasts.clear()
+        self.left = None
         self._send(delta)
         self.handle.mark_done()
 
@@ -399,6 +417,10 @@ class Lane:
         self.text = text_of_choice(prepared, prompt, None if self._guard is None else self._guard.reader)
         if self._guard is not None:
             self._guard.follow(answering=self.text.answering)
+        reported = request.prompt_logprobs
+        self.scores = None if reported is None else PromptScores(self.prompt_ids, reported)
+        """How likely the prompt's tokens are, as far as it is read; None where nobody asks."""
+        self.pauses = prepared.pauses[prompt] if prepared.pauses else ()
         self.capture = None if prepared.capture is None else Capture(prepared.capture, request.request_id)
         self.store: KVStore | None = None
         self.fed = 0
@@ -452,9 +474,17 @@ class Lane:
         return not self.need.alone
 
     def take_past(self, store: KVStore, length: int, digest: str) -> None:
-        """Start from ``store``, which holds the prompt's first ``length`` tokens read under the plan of ``digest``."""
+        """Go on from ``store``, which holds the prompt's first ``length`` tokens read under the plan of ``digest``."""
+        self.running.cached_tokens += length - self.fed
         self.store, self.fed, self.read_under = store, length, digest
-        self.running.cached_tokens += length
+
+    def prompt_repeated(self) -> Piece | None:
+        """What the answer begins with, now that the prompt is read; None where that is not asked."""
+        prepared = self.running.prepared
+        if not prepared.request.echo:
+            return None
+        known = None if self.scores is None else self.scores.so_far
+        return repeated(self.tokenizer, prepared.prompts[self.prompt], known)
 
     def pick(self, logits: Tensor) -> FinishReason | None:
         """Choose the next token from ``[vocab]`` logits, send its text, and say whether the choice has ended.
@@ -477,7 +507,9 @@ class Lane:
         self.count += 1
         self.written.append(token_id)
         if token_id in self._ends and not self._ignore_eos:
-            self._emit(self.text.finish())
+            # Behind a prompt whose tokens are reported it counts too, though it shows nothing: evaluation harnesses
+            # find the prompt's end by how many tokens they let be written.
+            self._emit(self.text.finish() if self.scores is None else self.text.feed(info, last=True))
             if self._constraint is not None:
                 self._constraint.complete()
             return self._ended

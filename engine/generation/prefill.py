@@ -18,6 +18,7 @@ from engine.generation.interventions import PassComposer
 from engine.generation.lane import Lane, PrefilledPrompt
 from engine.generation.pace import PaceKeeper
 from engine.generation.prefix_reuse import PastReuse
+from engine.generation.prompt_scores import MOST_LOGITS, PromptScores
 from engine.steering.plan import SteeringPlan
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ class Prefill:
 
     def step(self, backend: Backend, live: SteeringPlan) -> list[ReadPrompt]:
         """One pass: the next chunk of one prompt, or several short prompts whole. Returns the lanes that are done."""
-        first = self._next()
+        first = self._next(backend)
         group = [first]
         try:
             self._begin(first, backend, live)
@@ -87,28 +88,38 @@ class Prefill:
         except Exception as error:
             return [ReadPrompt(lane, None, error)]
 
-    def _next(self) -> Lane:
+    def _next(self, backend: Backend) -> Lane:
         """Whose turn it is: by turns the one with least left to read, and the one that has waited longest.
 
         So a short prompt waits for one chunk of the long ones, however many there are, and a long one for no more than
         every other pass.
         """
         self._shortest_first = not self._shortest_first
-        lane = self._lanes[0]
+        # Who would read what another is reading waits for its copy.
+        lanes = [each for each in self._lanes if not self._reuse.is_read_for(each, self._lanes, backend)]
+        lane = lanes[0]
         if self._shortest_first:
-            lane = min(self._lanes, key=lambda each: len(each.prompt_ids) - each.fed)
+            lane = min(lanes, key=lambda each: len(each.prompt_ids) - each.fed)
+        if lane.running.left is not None:
+            # Whoever can go on where its last prompt ended does so before that is lost.
+            lane = next((each for each in lanes if each.running is lane.running and self._reuse.goes_on(each)), lane)
         self._lanes.remove(lane)
         return lane
 
     def _begin(self, lane: Lane, backend: Backend, live: SteeringPlan) -> None:
-        if lane.store is None:
+        if lane.scores is not None:
+            self._reuse.begin_scored(lane, backend, live)
+        elif lane.store is None:
             self._reuse.begin(lane, backend, live)
 
     def _may_be_read_together(self, lane: Lane, backend: Backend) -> bool:
-        """A solo lane promises the same bytes again, which padding may change; who reads along sees one row."""
+        """A solo lane promises the same bytes again, which padding may change; who reads along sees one row; and where
+        the prompt's tokens are reported, all of its logits are wanted.
+        """
         return (
             backend.capabilities.reads_together
             and not lane.solo
+            and lane.scores is None
             and lane.fed == 0
             and len(lane.prompt_ids) <= self._settings.PREFILL_CHUNK
             and not self._passes.is_watched(lane)
@@ -120,6 +131,8 @@ class Prefill:
         longest = len(first.prompt_ids)
         for lane in list(self._lanes):
             width = max(longest, len(lane.prompt_ids))
+            if lane.scores is not None:
+                continue
             if width * (len(found) + 2) > self._settings.PREFILL_CHUNK:
                 continue
             try:
@@ -136,10 +149,33 @@ class Prefill:
     def _read_chunk(self, lane: Lane, backend: Backend) -> list[ReadPrompt]:
         store = there(lane.store)
         size = self._settings.PREFILL_CHUNK if backend.capabilities.chunks else len(lane.prompt_ids)
+        if lane.scores is not None:
+            return self._read_scored(lane, lane.scores, size, backend)
         chunk = lane.prompt_ids[lane.fed : lane.fed + size]
         logits = backend.extend(store, chunk, self._passes.one_row(lane, chunk))
-        lane.fed += len(chunk)
-        self._pace.prefilled(len(chunk), 1)
+        return self._after_chunk(lane, len(chunk), logits, backend)
+
+    def _read_scored(self, lane: Lane, scores: PromptScores, size: int, backend: Backend) -> list[ReadPrompt]:
+        """The next chunk of a prompt whose tokens are reported: no further than its next pause."""
+        store = there(lane.store)
+        size = min(size, max(1, MOST_LOGITS // backend.info.vocab_size)) if backend.capabilities.all_logits else 1
+        pause = next((each for each in lane.pauses if each > lane.fed), len(lane.prompt_ids))
+        chunk = lane.prompt_ids[lane.fed : min(lane.fed + size, pause)]
+        work = self._passes.one_row(lane, chunk)
+        if backend.capabilities.all_logits:
+            rows = backend.extend_all(store, chunk, work)
+        else:
+            rows = backend.extend(store, chunk, work)[None]
+        scores.read(lane.fed, rows)
+        # A copy: a view would keep all of them.
+        read = self._after_chunk(lane, len(chunk), rows[-1].clone(), backend)
+        if lane.fed in lane.pauses:
+            self._reuse.keep_scored(lane, backend, store)
+        return read
+
+    def _after_chunk(self, lane: Lane, tokens: int, logits: Tensor, backend: Backend) -> list[ReadPrompt]:
+        lane.fed += tokens
+        self._pace.prefilled(tokens, 1)
         if lane.fed < len(lane.prompt_ids):
             self._lanes.append(lane)
             return []
@@ -158,8 +194,13 @@ class Prefill:
     def _done(self, lane: Lane, logits: Tensor, backend: Backend) -> ReadPrompt:
         store = there(lane.store)
         siblings = lane.running.choices_left(lane.prompt) if backend.capabilities.batching else 0
-        self._reuse.keep_prompt(lane, backend, store)
-        past = PrefilledPrompt(store, logits, 1 + siblings, lane.read_under, lane.path)
+        if lane.scores is None:
+            # Who asks how likely a text is does not go on with it.
+            self._reuse.keep_prompt(lane, backend, store)
+        elif not siblings:
+            self._reuse.leave_scored(lane, backend, store)
+        repeated = lane.prompt_repeated()
+        past = PrefilledPrompt(store, logits, 1 + siblings, lane.read_under, lane.path, repeated)
         lane.store = None
         lane.running.reading.discard(lane.prompt)
         if siblings:

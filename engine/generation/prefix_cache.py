@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
+    from engine.generation.prompt_scores import Scores
     from engine.models.backends.backend import KVStore
 
 SHORTEST = 8
@@ -50,11 +51,15 @@ def _begins_with(longer: Tokens, beginning: Tokens) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Prefix:
-    """Tokens read under one plan, and their KV. ``store`` has one row and is never written to again."""
+    """Tokens read under one plan, and their KV. ``store`` has one row and is never written to again.
+
+    ``scores``: how likely each token was, of those who asked for that; they have digests of their own.
+    """
 
     tokens: Tokens
     digest: str
     store: KVStore
+    scores: Scores | None = None
 
     @property
     def nbytes(self) -> int:
@@ -131,13 +136,13 @@ class PrefixCache:
                 return False
         return True
 
-    def put(self, token_ids: Sequence[int], digest: str, store: KVStore) -> None:
+    def put(self, token_ids: Sequence[int], digest: str, store: KVStore, scores: Scores | None = None) -> None:
         """Keep ``store``, which holds exactly ``token_ids`` in its one row and belongs to the cache from now on.
 
         Entries that are a beginning of it go, then the ones unused for longest, until the bound is kept. What is larger
         than the bound alone is not kept.
         """
-        entry = Prefix(as_tokens(token_ids), digest, store)
+        entry = Prefix(as_tokens(token_ids), digest, store, scores)
         if entry.nbytes > self._max_bytes:
             return
         for key, other in list(self._entries.items()):

@@ -9,13 +9,15 @@ themselves.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from engine.checked import there
 from engine.config import EngineSettings
 from engine.counting import MB
 from engine.errors import InsufficientMemory
 from engine.generation.lane import Lane
-from engine.generation.prefix_cache import PrefixCache
+from engine.generation.prefix_cache import PrefixCache, as_tokens, shared_length
 from engine.steering.plan import SteeringPlan
 
 if TYPE_CHECKING:
@@ -44,6 +46,78 @@ class PastReuse:
             alone=not lane.may_share_past,
             tokens=len(lane.prompt_ids) + lane.cap,
         )
+
+    def begin_scored(self, lane: Lane, backend: Backend, live: SteeringPlan) -> None:
+        """As :meth:`begin`, for a lane whose prompt's tokens are reported; also where its reading pauses.
+
+        It goes on from what another prompt has read up to one of its pauses, if that was in the same passes and what it
+        found on the way is kept too. Such passes share nothing with others, so a store of its own stands alone.
+        """
+        digest = lane.plan_now(live).digest
+        pausing = lane.fed == 0 or (lane.fed in lane.pauses and lane.read_under == digest)
+        for length in reversed([each for each in lane.pauses if each > lane.fed]) if pausing else ():
+            match = self.cache.longest(lane.prompt_ids[: length + 1], _passes_of(lane, length, digest))
+            if match is None or match.length < length or match.prefix.scores is None or not lane.may_share_past:
+                continue
+            taken = self._fork(backend, match.prefix.store, 0, length)
+            if taken is not None:
+                lane.take_past(taken, length, digest)
+                there(lane.scores).take_over(match.prefix.scores)
+                return
+        if lane.store is None and not self._take_left(lane, backend, digest):
+            lane.store = backend.new_store(alone=True, tokens=lane.running.longest)
+
+    def leave_scored(self, lane: Lane, backend: Backend, store: KVStore) -> None:
+        """The prompt of ``lane`` is read, and its answer goes on in a copy: where stores cannot be copied for others,
+        the next prompt that begins like it goes on in this one.
+        """
+        if backend.capabilities.cuts_lone and lane.pauses and not lane.solo and lane.may_share_past:
+            lane.running.left = lane, store
+
+    def _take_left(self, lane: Lane, backend: Backend, digest: str) -> bool:
+        """Have ``lane`` go on where its prompt parts from the one read last, in that one's store."""
+        if lane.running.left is None or not self.cache.enabled or not lane.may_share_past:
+            return False
+        last, store = lane.running.left
+        length = _last_common_pause(lane, last)
+        if not length or last.read_under != digest:
+            return False
+        lane.running.left = None
+        backend.cut(store, length)
+        lane.take_past(store, length, digest)
+        there(lane.scores).take_over(there(last.scores).so_far.until(length))
+        return True
+
+    def keep_scored(self, lane: Lane, backend: Backend, store: KVStore) -> None:
+        """The reading of ``lane`` pauses: leave a copy, with what was found, for others that go on from there."""
+        if lane.read_under is None or not lane.may_share_past:
+            return
+        token_ids, digest = lane.prompt_ids[: lane.fed], _passes_of(lane, lane.fed, lane.read_under)
+        if self.cache.wants(token_ids, digest):
+            copy = self._fork(backend, store, 0, lane.fed)
+            if copy is not None:
+                self.cache.put(token_ids, digest, copy, there(lane.scores).so_far)
+
+    def is_read_for(self, lane: Lane, reading: Iterable[Lane], backend: Backend) -> bool:
+        """Whether one of ``reading`` is further on the way to a pause that ``lane`` has too, and will leave a copy
+        there. Where stores that stand alone cannot be copied they are large as well, so one prompt is read after
+        another.
+        """
+        if not backend.capabilities.copies_lone:
+            return lane.scores is not None and not lane.fed and any(each.fed and each.scores for each in reading)
+        pausing = lane.fed == 0 or lane.fed in lane.pauses
+        if not lane.pauses or not pausing or not lane.may_share_past or not self.cache.enabled:
+            return False
+        return any(
+            lane.fed < other.fed and other.running is lane.running and other.fed < _last_common_pause(lane, other)
+            for other in reading
+        )
+
+    @staticmethod
+    def goes_on(lane: Lane) -> bool:
+        """Whether ``lane`` would go on where its prompt parts from the one its request has read last."""
+        left = lane.running.left
+        return left is not None and not lane.fed and _last_common_pause(lane, left[0]) > 0
 
     def keep_prompt(self, lane: Lane, backend: Backend, store: KVStore) -> None:
         """The prompt of ``lane`` is in the one row of ``store``: leave a copy."""
@@ -79,3 +153,17 @@ class PastReuse:
             log.warning("no memory for a copy of %d tokens; the prefix cache is emptied", length)
             self.clear()
             return None
+
+
+def _last_common_pause(lane: Lane, other: Lane) -> int:
+    """How far the reading of two prompts of one request goes by the same passes; 0: nowhere."""
+    common = shared_length(as_tokens(lane.prompt_ids), as_tokens(other.prompt_ids))
+    return max((each for each in lane.pauses if each < common and each in other.pauses), default=0)
+
+
+def _passes_of(lane: Lane, length: int, digest: str) -> str:
+    """What the first ``length`` tokens of a scored prompt were read under, in which passes and for what: where any of
+    it differs, so may the last bit. The token that follows is in it, since how likely that is was found too.
+    """
+    pauses = [each for each in lane.pauses if each <= length]
+    return f"scored:{digest}:{there(lane.scores).k}:{pauses}:{lane.prompt_ids[length]}"

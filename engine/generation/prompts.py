@@ -138,34 +138,57 @@ def prepare_chat(
     return PreparedPrompt(text, tuple(ids), beginning, begun), tuple(notes), continued
 
 
-def prepare_text(tokenizer: Tokenizer, given: TextInput, most: int | None = None) -> list[PreparedPrompt]:
-    """Tokenize raw prompts, in order. ``most`` as for :func:`prepare_chat`.
+def prepare_text(
+    tokenizer: Tokenizer, given: TextInput, most: int | None = None, readable: int | None = None
+) -> list[PreparedPrompt]:
+    """Tokenize raw prompts, in order. ``most`` as for :func:`prepare_chat`; ``readable``: where the token ids end that
+    the model can read, by default where the tokenizer's do.
 
     With ``add_special_tokens`` the tokenizer puts its BOS first, once, also where the text has it written already; an
-    end token it would append is left out, since the text is to be continued. Without, the text is taken as it stands.
+    end token it would append is left out, since the text is to be continued. Without, the text is taken as it stands,
+    as token ids always are; their text has the written form of special tokens.
 
     Raises:
         PromptTooLong: Certainly more than ``most`` tokens.
-        InvalidParameter: ``prompt``: there is none, one has no tokens, or one is not Unicode.
+        InvalidParameter: ``prompt``: there is none, one has no tokens, is not Unicode, or names a token there is not.
     """
     if not given.prompts:
         raise InvalidParameter("'prompt' is an empty list; expected at least one prompt.", param="prompt")
     prepared: list[PreparedPrompt] = []
     for place, text in enumerate(given.prompts):
         name = "prompt" if len(given.prompts) == 1 else f"prompt[{place}]"
-        _check_unicode(text, "prompt", name)
         try:
-            ids = _encoded(tokenizer, text, given.add_special_tokens, most)
+            if isinstance(text, str):
+                _check_unicode(text, "prompt", name)
+                ids = _encoded(tokenizer, text, given.add_special_tokens, most)
+            else:
+                ids = _as_they_stand(text, name, most, tokenizer.vocab_size if readable is None else readable)
         except TextTooLong as error:
             raise PromptTooLong(error.tokens, place) from error
         if not ids:
             raise InvalidParameter(
                 f"'{name}' is empty: it gives the model no token to start from.",
                 param="prompt",
-                remedy="Send at least one character.",
+                remedy="Send at least one character." if isinstance(text, str) else "Send at least one token id.",
             )
-        prepared.append(PreparedPrompt(text, tuple(ids)))
+        written = text if isinstance(text, str) else tokenizer.decode(ids, skip_special=False)
+        prepared.append(PreparedPrompt(written, tuple(ids)))
     return prepared
+
+
+def _as_they_stand(token_ids: Sequence[int], name: str, most: int | None, readable: int) -> list[int]:
+    """Token ids of a prompt that came as such."""
+    if most is not None and len(token_ids) > most:
+        raise TextTooLong(len(token_ids))
+    outside = next((token for token in token_ids if not 0 <= token < readable), None)
+    if outside is not None:
+        raise InvalidParameter(
+            f"Invalid value for '{name}': token id {outside} is outside the model's vocabulary of {readable} tokens.",
+            param="prompt",
+            details={"token_id": outside, "readable_ids": readable},
+            remedy=f"Use token ids from 0 to {readable - 1}, as the model's own tokenizer gives them.",
+        )
+    return list(token_ids)
 
 
 def check_readable(tokenizer: Tokenizer, token_ids: Sequence[int], readable: int, param: str) -> None:

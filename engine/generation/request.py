@@ -89,9 +89,12 @@ class ChatInput:
 
 @dataclass(frozen=True)
 class TextInput:
-    """Raw prompts to continue, one or several; each gives its own choices, in order."""
+    """Raw prompts to continue, one or several; each gives its own choices, in order.
 
-    prompts: tuple[str, ...]
+    A prompt is text, or token ids that are read as they stand: no BOS is added to those.
+    """
+
+    prompts: tuple[str | tuple[int, ...], ...]
     add_special_tokens: bool = True
 
 
@@ -105,9 +108,12 @@ class GenerationRequest:
             prompts.
         n: Choices returned per prompt or conversation. best_of: choices written per prompt (≥ n), the best n returned
             by cumulative logprob; only without streaming.
-        max_tokens: Cap per choice; None is the rest of the window, at most ``DEFAULT_MAX_TOKENS``.
+        max_tokens: Cap per choice; None is the rest of the window, at most ``DEFAULT_MAX_TOKENS``. 0 only with
+            ``echo``: nothing is written.
         unlimited: With ``max_tokens`` None: the whole rest of the window.
         logprobs: None: not reported. k ≥ 0: each token's logprob with its k likeliest alternatives.
+        echo: Each choice begins with its raw prompt; with ``logprobs`` the prompt's tokens come too, as likely as the
+            model, steered as asked, takes each after those before it, and an end token is reported like any other.
         steering: The request's own steering; by default it follows the live one.
         activations: SAE activations to read along and give back with the last delta; one answer only.
         response_format: The form the answer must have; each choice is constrained on its own. Not with ``stop`` or
@@ -129,6 +135,7 @@ class GenerationRequest:
     unlimited: bool = False
     stop: tuple[str, ...] = ()
     logprobs: int | None = None
+    echo: bool = False
     steering: SteeringRequest = FOLLOW_LIVE
     activations: ActivationSpec | None = None
     response_format: ResponseFormat | None = None
@@ -143,7 +150,8 @@ class GenerationRequest:
             _check(1 <= self.best_of <= MAX_BEST_OF, "best_of", self.best_of, expected)
             _check(self.best_of >= self.n, "best_of", self.best_of, f"at least n ({self.n})")
         if self.max_tokens is not None:
-            _check(self.max_tokens > 0, "max_tokens", self.max_tokens, "an integer of at least 1")
+            least = 0 if self.echo else 1
+            _check(self.max_tokens >= least, "max_tokens", self.max_tokens, f"an integer of at least {least}")
             _check(
                 self.sampling.min_tokens <= self.max_tokens,
                 "min_tokens",
@@ -161,6 +169,7 @@ class GenerationRequest:
         if self.noise_seed is not None:
             inside = MIN_SEED <= self.noise_seed <= MAX_SEED
             _check(inside, "noise_seed", self.noise_seed, "a signed 64-bit integer")
+        _check(not self.echo or isinstance(self.input, TextInput), "echo", True, "raw prompts to repeat")
         if self.response_format is not None:
             self._check_constrainable()
         if self.tools is not None and self.tools.insists:
@@ -212,6 +221,19 @@ class GenerationRequest:
         return "prompt" if isinstance(self.input, TextInput) else "conversation"
 
     @property
+    def prompt_logprobs(self) -> int | None:
+        """How many alternatives are asked for at each token of the prompt; None: its tokens are not reported."""
+        return self.logprobs if self.echo else None
+
+    @property
+    def seed_binds(self) -> bool:
+        """Whether its seed promises the same bytes again, for which it shares nothing with others.
+
+        Who has a prompt repeated at temperature 0 draws nothing: evaluation harnesses send a seed with every request.
+        """
+        return self.sampling.seed is not None and not (self.echo and self.sampling.temperature == 0.0)
+
+    @property
     def choices_written(self) -> int:
         """Choices generated per prompt: ``best_of`` where given, else ``n``."""
         return self.best_of if self.best_of is not None else self.n
@@ -232,8 +254,8 @@ class Alternative:
 
 @dataclass(frozen=True)
 class TokenInfo:
-    """One generated token. ``logprob`` and ``top`` are filled when logprobs were asked for; ``top`` is in falling
-    order.
+    """One token, generated or of a prompt that is repeated. ``logprob`` and ``top`` are filled when logprobs were asked
+    for; ``top`` is in falling order. The first token of a prompt follows nothing, so it never has any.
 
     ``text_offset`` counts characters of prompt plus completion before the token.
     """
@@ -328,7 +350,8 @@ class Started(Delta):
 class TextDelta(Delta):
     """New text of choice ``index``; neighbouring pieces are of different kinds.
 
-    ``completion_tokens`` is the choice's count so far: there may be more tokens than pieces, and pieces without any.
+    ``completion_tokens`` is the choice's count so far: there may be more tokens than pieces, and pieces without any. A
+    prompt that is repeated comes first, as one piece of content, and counts for nothing.
     """
 
     index: int

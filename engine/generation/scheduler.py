@@ -341,7 +341,9 @@ class Scheduler:
             last_user = past.users_left == 0
             if last_user:
                 lane.running.pasts.pop(lane.prompt, None)
-            ended = lane.pick(past.logits)
+            if past.repeated is not None:
+                lane.running.repeat(lane, past.repeated)
+            ended = lane.pick(past.logits) if lane.cap else FinishReason.LENGTH
             if ended is not None:
                 self._finish_lane(lane, ended)
                 return
@@ -350,7 +352,7 @@ class Scheduler:
                 self._solo.append(lane)
             else:
                 if self._batch is None:
-                    self._batch = backend.new_batch()
+                    self._batch = backend.new_batch(shared=True)
                 backend.join(self._batch, past.store)
                 self._rows.append(lane)
         except Exception as error:

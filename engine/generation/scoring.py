@@ -244,7 +244,12 @@ def rank(logits: Tensor, allowed: Sequence[int] | None, k: int, temperature: flo
 
 
 def prepare_input(
-    tokenizer: Tokenizer, request: ScoringRequest, model_name: str, place: int, most: int | None = None
+    tokenizer: Tokenizer,
+    request: ScoringRequest,
+    model_name: str,
+    place: int,
+    most: int | None = None,
+    readable: int | None = None,
 ) -> tuple[PreparedPrompt, tuple[str, ...]]:
     """Prompt number ``place`` of ``request`` as tokens, and notes on what was changed to make it work.
 
@@ -263,9 +268,9 @@ def prepare_input(
         return prompt, notes
     text = request.input.prompts[place]
     try:
-        (prompt,) = prepare_text(tokenizer, TextInput((text,), request.input.add_special_tokens), most)
+        (prompt,) = prepare_text(tokenizer, TextInput((text,), request.input.add_special_tokens), most, readable)
     except InvalidParameter as error:
-        if not _is_unicode(text):
+        if not (_is_unicode(text) if isinstance(text, str) else not text):
             raise
         raise InvalidScoringRequest(
             "The prompt is empty: it gives the model no token to start from.", remedy="Send at least one character."

@@ -31,6 +31,7 @@ from engine.generation.lane import PreparedRequest, RequestHandle
 from engine.generation.observers import RequestObservers, Work
 from engine.generation.pace import Pace
 from engine.generation.prefill_job import PrefillJob, numbered
+from engine.generation.prompt_scores import FEWEST, FEWEST_ON_A_GPU, where_to_part
 from engine.generation.prompts import (
     GENERIC_TURN_END,
     PreparedPrompt,
@@ -132,7 +133,8 @@ class GenerationService:
                     own_ends = marks.ends
                     prompts = [prepare_fill(tokenizer, request.input, marks, loaded.info.context_length)]
                 else:
-                    prompts = prepare_text(tokenizer, request.input, loaded.info.context_length)
+                    window, readable = loaded.info.context_length, loaded.info.readable_ids
+                    prompts = prepare_text(tokenizer, request.input, window, readable)
             except PromptTooLong as error:
                 raise self._too_long(request, loaded, error.tokens, error.place, at_least=True) from error
             for place, each in enumerate(prompts):
@@ -149,7 +151,7 @@ class GenerationService:
             own_stops = () if tokenizer.has_chat_template else (GENERIC_TURN_END,)
         caps = self._caps(request, loaded, prompts)
         solo = (
-            request.sampling.seed is not None
+            request.seed_binds
             or request.activations is not None
             or not loaded.backend.capabilities.batching
             or not self._settings.ENABLE_CONTINUOUS_BATCHING
@@ -193,6 +195,7 @@ class GenerationService:
             shown_ids,
             left_out,
             own_ends,
+            () if request.prompt_logprobs is None else _parted(loaded, prompts),
         )
 
     @staticmethod
@@ -356,7 +359,9 @@ class GenerationService:
     ) -> tuple[PreparedPrompt, tuple[str, ...]]:
         window, at_least = loaded.info.context_length, ""
         try:
-            prompt, notes = prepare_input(loaded.backend.tokenizer, request, loaded.record.name, place, window)
+            prompt, notes = prepare_input(
+                loaded.backend.tokenizer, request, loaded.record.name, place, window, loaded.info.readable_ids
+            )
         except TextTooLong as error:
             length, at_least = error.tokens, "at least "
         else:
@@ -462,7 +467,7 @@ class GenerationService:
         usual = DEFAULT_CAP if isinstance(request.input, FillInput) else self._settings.DEFAULT_MAX_TOKENS
         most = window if request.unlimited else usual
         cap = asked if asked is not None else min(window - length, most)
-        if length + max(cap, 1) > window:
+        if length + (cap if asked == 0 else max(cap, 1)) > window:
             raise self._too_long(request, loaded, length, place)
         if request.sampling.min_tokens > cap:
             raise InvalidParameter(
@@ -471,6 +476,15 @@ class GenerationService:
                 param="min_tokens",
             )
         return cap
+
+
+def _parted(loaded: LoadedModel, prompts: Sequence[PreparedPrompt]) -> tuple[tuple[int, ...], ...]:
+    """Where the reading of each of ``prompts`` pauses, so that their common beginnings are read once."""
+    backend = loaded.backend
+    if not (backend.capabilities.copies_lone or backend.capabilities.cuts_lone):
+        return ()
+    fewest = FEWEST if backend.device.type == "cpu" else FEWEST_ON_A_GPU
+    return where_to_part([prompt.token_ids for prompt in prompts], fewest)
 
 
 def check_bias(bias: Mapping[int, float], vocab_size: int) -> None:

@@ -47,11 +47,11 @@ class ChatLogprobs(TypedDict):
 
 
 class TextLogprobs(TypedDict):
-    """Logprobs of a text's tokens."""
+    """Logprobs of a text's tokens; null for the first token of a prompt that is repeated."""
 
     tokens: list[str]
-    token_logprobs: list[float]
-    top_logprobs: list[dict[str, float]]
+    token_logprobs: list[float | None]
+    top_logprobs: list[dict[str, float] | None]
     text_offset: list[int]
 
 
@@ -148,7 +148,7 @@ class ChatChunk(TypedDict):
 
 
 class TextChoice(TypedDict):
-    """One continuation of a text."""
+    """One continuation of a text, with ``echo`` behind the text itself."""
 
     index: int
     text: str

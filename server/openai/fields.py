@@ -54,7 +54,12 @@ SCORING = "Scoring (allowed_token_ids, or logprobs with an output cap of 1)"
 
 
 def scores(body: Body) -> bool:
-    """Whether ``body`` asks for probabilities of the next token and for no text: that is scoring."""
+    """Whether ``body`` asks for probabilities of the next token and for no text: that is scoring.
+
+    Who has the prompt repeated wants the figures of its tokens, as they are under steering: that never is.
+    """
+    if body.get("echo") is True:
+        return False
     if body.get("allowed_token_ids") is not None:
         return True
     caps = (body.get("max_tokens"), body.get("max_completion_tokens"))
@@ -173,7 +178,13 @@ TABLE: Mapping[str, Row] = MappingProxyType(
             Use.HONOURED, Use.REFUSED, Use.REFUSED, remedy="Text completions take an integer in logprobs."
         ),
         "return_tokens_as_token_ids": _H,
-        "allowed_token_ids": _TEXT_ONLY,
+        "allowed_token_ids": _both(
+            Use.HONOURED,
+            embeddings=Use.REFUSED,
+            refused_when=lambda value, body: body.get("echo") is True,
+            when="`echo` is true",
+            remedy="It narrows scoring, which repeats no prompt: leave one of the two out.",
+        ),
         # form of the text
         "response_format": Row(
             Use.HONOURED,
@@ -222,7 +233,14 @@ TABLE: Mapping[str, Row] = MappingProxyType(
         # what other servers or models do
         "audio": _REFUSED,
         "dimensions": _REFUSED,
-        "echo": _both(Use.REFUSED, neutral=(False,)),
+        "echo": Row(
+            Use.REFUSED,
+            Use.HONOURED,
+            neutral=(False,),
+            refused_when=lambda value, body: fills_in(body),
+            when="`suffix` is sent",
+            remedy="A conversation is not repeated, nor is a text whose gap is filled in.",
+        ),
         "lora_adapter": _REFUSED,
         "modalities": _both(Use.REFUSED, neutral=(["text"],)),
         "prediction": _REFUSED,

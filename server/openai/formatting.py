@@ -75,10 +75,13 @@ def chat_logprobs(tokens: Sequence[TokenInfo], *, as_ids: bool) -> dict[str, Any
 
 def text_logprobs(tokens: Sequence[TokenInfo], *, as_ids: bool) -> dict[str, Any]:
     """Text completion's logprobs object. Each map also holds the token that was chosen, likely or not; two tokens that
-    read the same share one entry, the likelier one's.
+    read the same share one entry, the likelier one's. The first token of a prompt has no figures: both are null.
     """
-    maps: list[dict[str, float]] = []
+    maps: list[dict[str, float] | None] = []
     for token in tokens:
+        if token.logprob is None:
+            maps.append(None)
+            continue
         alternatives: dict[str, float] = {}
         candidates: list[TokenInfo | Alternative] = [*token.top, token]
         for candidate in candidates:
@@ -86,7 +89,7 @@ def text_logprobs(tokens: Sequence[TokenInfo], *, as_ids: bool) -> dict[str, Any
         maps.append(alternatives)
     return {
         "tokens": [token_name(token, as_id=as_ids) for token in tokens],
-        "token_logprobs": [_logprob(token.logprob) for token in tokens],
+        "token_logprobs": [None if token.logprob is None else _logprob(token.logprob) for token in tokens],
         "top_logprobs": maps,
         "text_offset": [token.text_offset for token in tokens],
     }

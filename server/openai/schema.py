@@ -37,6 +37,7 @@ from server.tools import CallItem, Conversation, ToolChoice, ToolItem, ToolList,
 from server.validators import (
     NO_LIMIT,
     ActivationsObject,
+    AnyCap,
     CompletionLogprobs,
     Content,
     Integer,
@@ -199,7 +200,7 @@ class GenerationBody(_Sampled):
         wanted = self.return_sae_activations
         return None if wanted is None else ActivationSpec.from_wire(wanted)
 
-    def parsed(self, given: TextInput | tuple[ChatInput, ...], unused: list[str]) -> Parsed:
+    def parsed(self, given: TextInput | tuple[ChatInput, ...], unused: list[str], *, echo: bool = False) -> Parsed:
         """The internal request for ``given``; ``unused`` names declared fields found without use so far."""
         options = self.stream_options or StreamOptions()
         logprobs = self.wants_logprobs()
@@ -219,6 +220,7 @@ class GenerationBody(_Sampled):
             unlimited=cap == NO_LIMIT,
             stop=self.stop,
             logprobs=logprobs,
+            echo=echo,
             steering=self.steered(),
             activations=self.activations(),
         )
@@ -334,6 +336,9 @@ class CompletionBody(GenerationBody):
 
     prompt: Prompt
     add_special_tokens: bool | None = None
+    echo: bool | None = None
+    max_tokens: AnyCap = None
+    max_completion_tokens: AnyCap = None
     logprobs: CompletionLogprobs = None
     suffix: str | None = None
     fim_mode: Literal["psm", "spm"] | None = None
@@ -344,13 +349,25 @@ class CompletionBody(GenerationBody):
 
     def to_parsed(self) -> Parsed:
         """The internal request."""
+        if not self.echo:
+            for name in ("max_tokens", "max_completion_tokens"):
+                if getattr(self, name) == 0:
+                    raise InvalidParameter(
+                        f"Invalid value for '{name}': an integer of at least 1, or -1 for no limit, is expected; "
+                        "received 0.",
+                        param=name,
+                        remedy="With echo true, 0 reads the prompt and writes nothing.",
+                    )
+        unused: list[str] = []
+        if self.add_special_tokens is not None and not any(isinstance(each, str) for each in self.prompt):
+            unused.append("add_special_tokens")
         special = self.add_special_tokens is not False
         if self.suffix:
             gap = FillInput(self.prompt, special, suffix=self.suffix, order=FillOrder(self.fim_mode or "psm"))
-            return self.parsed(gap, [])
+            return self.parsed(gap, unused)
         if self.fim_mode is not None:
             raise InvalidParameter("Invalid value for 'fim_mode': there is no suffix to fill in to.", param="fim_mode")
-        return self.parsed(TextInput(self.prompt, special), [])
+        return self.parsed(TextInput(self.prompt, special), unused, echo=bool(self.echo))
 
 
 def parse_chat(body: dict[str, Any]) -> Parsed:

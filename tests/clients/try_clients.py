@@ -2,7 +2,8 @@
 
 Run by hand, not in CI: it installs other people's packages, each client's into an environment of its own under
 `.venv-clients` (ignored by git), which later runs use again. The Python examples run as they stand on docs/clients.md,
-with only the port of the address changed; Open WebUI is started and used over its own HTTP API (``open_webui.py``).
+with only the port of the address changed; the figures of lm-evaluation-harness are held against transformers' own
+(``harness.py``); Open WebUI is started and used over its own HTTP API (``open_webui.py``).
 
     python -m tests.clients.try_clients [CLIENT …] [--skip CLIENT …]
 """
@@ -23,7 +24,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from tests.clients import open_webui
+from tests.clients import harness, open_webui
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "clients.md"
@@ -61,6 +62,7 @@ CLIENTS = (
         ("llama-index-llms-openai-like", "llama-index-core", "openai"),
         "290 MB",
     ),
+    Client("lm-eval", "lm-evaluation-harness", ("lm_eval[api]", "transformers"), ("lm_eval", "transformers"), "930 MB"),
     Client("open-webui", "Open WebUI", ("open-webui",), ("open-webui",), "2.7 GB, more with a CUDA build of PyTorch"),
 )
 
@@ -110,7 +112,8 @@ def our_server() -> Iterator[str]:
         stdout=subprocess.PIPE,
         text=True,
         cwd=ROOT,
-        env={**os.environ, **open_webui.OUR_SETTINGS},
+        # In float32, so that figures can be held against others.
+        env={**os.environ, "DTYPE": "float32", **open_webui.OUR_SETTINGS},
     )
     try:
         assert server.stdout is not None
@@ -165,6 +168,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             started = time.monotonic()
             if client.name == "open-webui":
                 failed = open_webui.try_it(python, address)
+            elif client.name == "lm-eval":
+                (example,) = (code for heading, code in examples() if heading == client.heading)
+                failed = harness.try_it(python, address, example.replace(_ADDRESS, address))
             else:
                 failed = try_examples(client, python, address)
             print(

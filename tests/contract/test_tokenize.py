@@ -15,8 +15,8 @@ from engine.engine import Engine
 from tests.conftest import CheckpointMaker
 from tests.contract.conftest import MODEL, Live
 from tests.contract.stage import Stage
+from tests.engine.generation.tools.made_templates import HERMES
 from tests.gguf_files import build_gguf
-from tests.tiny import CHAT_TEMPLATE
 
 TEXT = "naïve 東京 🙂 and\n\n  a fox"
 MESSAGES = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "the quick brown fox"}]
@@ -100,11 +100,12 @@ def test_variables_and_tools_reach_the_template(
     own_engine: Callable[..., Engine], serve: Callable[..., Live], checkpoint: CheckpointMaker
 ) -> None:
     reading = "{% if tools %}{{ tools | length }} tools: {{ tools[0].function.name }}\n{% endif %}"
-    reading += "{% if enable_thinking is false %}no thoughts\n{% endif %}" + CHAT_TEMPLATE
+    reading += "{% if tools %}{{ tools[0].function.description }}\n{% endif %}"
+    reading += "{% if enable_thinking is false %}no thoughts\n{% endif %}" + HERMES
     live = serve(own_engine(checkpoint("llama", chat_template=reading)))
     tools = [{"type": "function", "function": {"name": "clock"}}]
     found = post(live, messages=MESSAGES, tools=tools, chat_template_kwargs={"enable_thinking": False, "mood": 1})
-    assert found.json()["prompt"].startswith("1 tools: clock\nno thoughts\n<|im_start|>system")
+    assert found.json()["prompt"].startswith("1 tools: clock\n\nno thoughts\n<|im_start|>system")
     assert found.headers["X-miLLM-Ignored-Fields"] == '"chat_template_kwargs.mood"'
     assert answer(live, messages=MESSAGES, tools=[])["prompt"].startswith("<|im_start|>system")
 
@@ -113,7 +114,11 @@ def test_what_the_template_does_not_read_is_told(live: Live) -> None:
     tools = [{"type": "function", "function": {"name": "clock"}}]
     found = post(live, messages=MESSAGES, tools=tools, user="me")
     assert found.status_code == 200
-    assert found.headers["X-miLLM-Ignored-Fields"] == '"user", "tools"'
+    assert found.headers["X-miLLM-Ignored-Fields"] == '"user"'
+    assert "described in the system text" in found.headers["X-miLLM-Notes"]
+    tools = [{"type": "function", "function": {"name": f"f{n}", "description": "words " * 50}} for n in range(9)]
+    found = post(live, messages=MESSAGES, tools=tools)
+    assert found.headers["X-miLLM-Ignored-Fields"] == '"tools"'
     strict = post(live, messages=MESSAGES, tools=tools, headers={"X-miLLM-Strict": "true"})
     assert refused(strict) == (400, "unused_fields_refused", "tools")
 
@@ -124,7 +129,7 @@ def test_a_gguf_takes_no_variables(gguf: Live) -> None:
 
 
 def test_fields_without_use_are_named(live: Live) -> None:
-    found = post(live, text="x", tools=[{}], chat_template_kwargs={"a": 1}, n=2, user=None)
+    found = post(live, text="x", tools=[{"function": {"name": "f"}}], chat_template_kwargs={"a": 1}, n=2, user=None)
     assert found.headers["X-miLLM-Ignored-Fields"] == '"n", "tools", "chat_template_kwargs"'
     found = post(live, messages=MESSAGES, add_special_tokens=True)
     assert found.headers["X-miLLM-Ignored-Fields"] == '"add_special_tokens"'

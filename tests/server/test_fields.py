@@ -37,7 +37,6 @@ CALLS: list[tuple[str, Any]] = [
     ("dimensions", 5),  # A071
     ("pooling", "last"),
     ("normalize", True),
-    ("echo", True),
     ("verbosity", "low"),
     ("web_search_options", {}),
     ("guided_choice", ["a"]),
@@ -69,6 +68,14 @@ def test_a_chat_has_no_gap(name: str) -> None:
 def test_what_does_not_go_with_a_gap(name: str, value: Any) -> None:
     refused = "suffix" if name == "allowed_token_ids" else name
     assert refusal(TEXT, **{"suffix": "x", "max_tokens": 2, name: value}).param == refused
+
+
+def test_texts_are_repeated_and_conversations_are_not() -> None:
+    assert locations(TEXT, echo=True) == ()
+    assert refusal(CHAT, echo=True).param == "echo"
+    assert refusal(TEXT, echo=True, allowed_token_ids=[5]).param == "allowed_token_ids"
+    # With echo nothing is scored, so what scoring refuses is honoured.
+    assert locations(TEXT, echo=True, max_tokens=1, logprobs=1, n=1, profile="p", min_tokens=1) == ()
 
 
 @pytest.mark.parametrize("endpoint", [CHAT, TEXT])

@@ -60,6 +60,13 @@ def test_text_logprobs_list_the_chosen_token_too() -> None:
     }
 
 
+def test_the_first_token_of_a_prompt_has_no_figures() -> None:
+    out = text_logprobs([TokenInfo(5, "a", b"a"), *TOKENS[:1]], as_ids=False)
+    assert out["token_logprobs"] == [None, -0.25]
+    assert out["top_logprobs"][0] is None
+    assert (out["tokens"], out["text_offset"]) == (["a", " true"], [0, 4])
+
+
 def test_tokens_as_ids_change_the_name_only() -> None:
     out = chat_logprobs(TOKENS[:1], as_ids=True)["content"][0]
     assert out["token"] == "token_id:11"

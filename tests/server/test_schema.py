@@ -210,8 +210,20 @@ def test_bad_values_are_refused_naming_the_field(parse: Any, name: str, value: A
         (text, "prompt", {"prompt": None}),
         (text, "prompt", {"prompt": 5}),
         (text, "prompt", {"prompt": []}),
-        (text, "prompt", {"prompt": [1, 2]}),
-        (text, "prompt", {"prompt": [[1], [2]]}),
+        (text, "prompt", {"prompt": [1, "a"]}),
+        (text, "prompt", {"prompt": [1, [2]]}),
+        (text, "prompt", {"prompt": [1, None]}),
+        (text, "prompt", {"prompt": [1, 2.5]}),
+        (text, "prompt", {"prompt": [True]}),
+        (text, "prompt", {"prompt": [[1], "a"]}),
+        (text, "prompt", {"prompt": [[1], 2]}),
+        (text, "prompt", {"prompt": [[1], [[2]]]}),
+        (text, "prompt.1", {"prompt": ["a", [1]]}),
+        (text, "echo", {"echo": 1}),
+        (text, "max_tokens", {"max_tokens": 0}),
+        (text, "max_tokens", {"max_tokens": 0, "echo": False}),
+        (text, "max_tokens", {"max_tokens": -2, "echo": True}),
+        (chat, "max_tokens", {"max_tokens": 0}),
         (text, "prompt.1", {"prompt": ["a", 5]}),
         (text, "logprobs", {"logprobs": 21}),  # A121
         (text, "logprobs", {"logprobs": True}),
@@ -441,6 +453,18 @@ def test_prompts() -> None:
     assert text(prompt="a").generation.input == TextInput(("a",), True)
     assert text(prompt=["a", "b"], add_special_tokens=False).generation.input == TextInput(("a", "b"), False)
     assert text(prompt="").generation.input == TextInput(("",), True)
+    assert text(prompt=[1, 2.0]).generation.input == TextInput(((1, 2),), True)
+    assert text(prompt=[[1], [2, 3]]).generation.input == TextInput(((1,), (2, 3)), True)
+    assert text(prompt=[1], add_special_tokens=True).unused == ("add_special_tokens",)
+
+
+def test_a_prompt_that_is_repeated() -> None:
+    parsed = text(echo=True, max_tokens=0, logprobs=1)
+    assert parsed.scoring is None
+    assert (parsed.generation.echo, parsed.generation.max_tokens) == (True, 0)
+    assert text(echo=True, max_tokens=1, logprobs=1, seed=1234).scoring is None
+    assert text(echo=False, max_tokens=1, logprobs=1).scoring is not None
+    assert text(echo=None).generation.echo is False
 
 
 def test_logprobs_of_both_endpoints() -> None:

@@ -70,6 +70,8 @@ class QwenXml(Wire):
 
     def cannot_hold(self, schema: Mapping[str, Any]) -> str | None:
         """As in the base: raw text is held to its length and to listed values, not to a pattern."""
+        if (why := _not_in_order(schema)) is not None:
+            return why
         for key, inner in (schema.get("properties") or {}).items():
             if isinstance(inner, Mapping) and is_text(inner) and any(w in inner for w in ("pattern", "allOf")):
                 return f"the text of {key!r} is written raw, and cannot be held to a pattern"
@@ -84,6 +86,18 @@ class QwenXml(Wire):
             for key, value in given.items()
         )
         return f"<tool_call>\n<function={name}>\n{inside}</function>\n</tool_call>"
+
+
+def _not_in_order(schema: Mapping[str, Any]) -> str | None:
+    """Why arguments that are written one by one, in the order in which they are listed, cannot be held to ``schema``."""
+    if beside := [word for word in ("anyOf", "allOf", "$ref", "enum", "const") if word in schema]:
+        return f"its arguments are written one by one, and {beside[0]!r} speaks of all of them"
+    listed = schema.get("properties") or {}
+    if unlisted := [name for name in schema.get("required", ()) if name not in listed]:
+        return f"{unlisted[0]!r} is required and not among the properties"
+    if not listed and isinstance(schema.get("additionalProperties"), Mapping):
+        return "its arguments have no names"
+    return None
 
 
 _NOTHING = '""'
@@ -191,6 +205,10 @@ class Pythonic(Wire):
             first = f"{name}_{place} {name}_rest_{place + 1}" + (f" | {name}_first_{place + 1}" if skip else "")
             lines.append(f"{name}_rest_{place}: {rest}\n{name}_first_{place}: {first}\n")
         return f"{name}: {name}_first_0\n{''.join(lines)}"
+
+    def cannot_hold(self, schema: Mapping[str, Any]) -> str | None:
+        """As in the base."""
+        return _not_in_order(schema)
 
     def written(self, name: str, arguments: Mapping[str, Any] | str) -> str:
         """As in the base."""

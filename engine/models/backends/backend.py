@@ -91,6 +91,8 @@ class Capabilities:
         steering: What can be done to the residual stream.
         chunks: A text can be read in parts. False: whole, and from then on token by token.
         all_logits: One pass gives the logits after each of its tokens (:meth:`Backend.extend_all`).
+        copies_lone: A store that was made with ``alone`` can be copied (:meth:`Backend.fork`).
+        cuts_lone: Elsewhere: it can be cut (:meth:`Backend.cut`), and gives from there on the bits it gave before.
     """
 
     batching: bool
@@ -100,6 +102,8 @@ class Capabilities:
     steering: Steering = Steering()
     chunks: bool = True
     all_logits: bool = False
+    copies_lone: bool = False
+    cuts_lone: bool = False
 
 
 @dataclass(frozen=True)
@@ -243,8 +247,11 @@ class Backend(Protocol):
         """
         ...
 
-    def new_batch(self) -> KVStore:
-        """An empty store of no rows, for lanes decoded together. Needs ``capabilities.batching``."""
+    def new_batch(self, *, shared: bool = False) -> KVStore:
+        """An empty store of no rows, for lanes decoded together. Needs ``capabilities.batching``.
+
+        ``shared``: it never stands alone, whatever joins it first.
+        """
         ...
 
     def extend(self, store: KVStore, token_ids: Sequence[int], work: Intervention | None = None) -> Tensor:
@@ -302,6 +309,10 @@ class Backend(Protocol):
 
         None where the model's state cannot be cut at a length, or there is no room for a copy: then it is read anew.
         """
+        ...
+
+    def cut(self, store: KVStore, length: int) -> None:
+        """Forget all but the first ``length`` tokens of the one row of ``store``. Needs ``capabilities.cuts_lone``."""
         ...
 
     def leave(self, batch: KVStore, row: int) -> None:

@@ -102,7 +102,8 @@ class TransformersBackend:
         self._in_modules = ModuleState(model)
         self.capabilities = Capabilities(False)
         self.capabilities = self._find_capabilities()
-        self.capabilities = replace(trial.tried(self, known=self.model_type in PROVEN), all_logits=True)
+        tried = trial.tried(self, known=self.model_type in PROVEN)
+        self.capabilities = replace(tried, all_logits=True, copies_lone=tried.batching)
         self.info = self._describe()
         self.kv_bytes_per_token = max(1, 2 * self._n_layers() * _kv_width(self._config) * self.dtype.itemsize)
         self.kv_cells: int | None = None
@@ -280,7 +281,7 @@ class TransformersBackend:
             return LibraryStore(self._model.config)
         return KVSlab(self._n_layers(), self.device, 1)
 
-    def new_batch(self) -> KVStore:
+    def new_batch(self, *, shared: bool = False) -> KVStore:
         """An empty store of no rows."""
         return KVSlab(self._n_layers(), self.device, 0)
 
@@ -399,6 +400,10 @@ class TransformersBackend:
             return None
         with torch.inference_mode(), self._guarded(length, 1):
             return store.fork(row, length)
+
+    def cut(self, store: KVStore, length: int) -> None:
+        """Forget all but the first ``length`` tokens of a row."""
+        of_kind(KVSlab, store).cut([length])
 
     def leave(self, batch: KVStore, row: int) -> None:
         """Remove a row; the last one takes its number."""

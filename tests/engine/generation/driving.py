@@ -106,11 +106,15 @@ class Driver:
 
     def _log_passes(self) -> None:
         extend, decode, together = self.backend.extend, self.backend.decode, self.backend.read_together
-        ends = self.backend.logits_at_ends
+        ends, every = self.backend.logits_at_ends, self.backend.extend_all
 
         def logged_extend(store: Any, ids: Any, work: Any = None) -> Any:
             self.passes.append(("extend", len(ids)))
             return extend(store, ids, work)
+
+        def logged_every(store: Any, ids: Any, work: Any = None) -> Any:
+            self.passes.append(("every", len(ids)))
+            return every(store, ids, work)
 
         def logged_decode(batch: Any, ids: Any, work: Any = None) -> Any:
             self.passes.append(("decode", len(ids)))
@@ -125,11 +129,12 @@ class Driver:
             return ends(prompts, work)
 
         self.backend.logits_at_ends = logged_ends  # type: ignore[method-assign]
+        self.backend.extend_all = logged_every  # type: ignore[method-assign]
         self.backend.read_together = logged_together  # type: ignore[method-assign]
         self.backend.extend = logged_extend  # type: ignore[method-assign]
         self.backend.decode = logged_decode  # type: ignore[method-assign]
 
-    def send(self, *prompts: str, sampling: Sampling | None = None, **fields: Any) -> Answer:
+    def send(self, *prompts: str | tuple[int, ...], sampling: Sampling | None = None, **fields: Any) -> Answer:
         """Submit raw prompts; greedy and 12 tokens unless told otherwise."""
         request = GenerationRequest(
             model=self.name,
@@ -152,7 +157,7 @@ class Driver:
                 return
         raise AssertionError("the scheduler never came to rest")
 
-    def alone(self, prompt: str, **fields: Any) -> Answer:
+    def alone(self, prompt: str | tuple[int, ...], **fields: Any) -> Answer:
         answer = self.send(prompt, **fields)
         self.finish()
         return answer

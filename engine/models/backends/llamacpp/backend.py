@@ -46,7 +46,9 @@ class LlamaCppBackend:
         steering = probe(model, self._make)
         # What the probe steered is nobody's.
         self._taps.clear()
-        self.capabilities = Capabilities(True, reads_together=True, steering=steering)
+        self.capabilities = Capabilities(
+            True, reads_together=True, steering=steering, all_logits=True, cuts_lone=not model.keeps_state
+        )
         self._control = None if steering.rows or not steering.control else ControlVector(model)
         self._pool = Pool(
             self._make,
@@ -124,14 +126,16 @@ class LlamaCppBackend:
         """An empty store of one row."""
         return self._pool.new(alone=alone, tokens=tokens)
 
-    def new_batch(self) -> LlamaStore:
+    def new_batch(self, *, shared: bool = False) -> LlamaStore:
         """An empty store of no rows."""
-        return self._pool.empty()
+        store = self._pool.empty()
+        store.shared = shared
+        return store
 
     def join(self, batch: KVStore, store: KVStore) -> int:
         """Copy the row of ``store`` to the end of ``batch``; its row number."""
         batch, store = of_kind(LlamaStore, batch), of_kind(LlamaStore, store)
-        if not batch.sequences and store.alone:
+        if not batch.sequences and store.alone and not batch.shared:
             # The copy of a lone store is as lone as it is.
             batch.alone, batch.tokens = True, store.tokens
         while not self._pool.copy_row(store, 0, batch):
@@ -152,6 +156,12 @@ class LlamaCppBackend:
         self._pool.mark_spare(copy)
         return copy
 
+    def cut(self, store: KVStore, length: int) -> None:
+        """Forget all but the first ``length`` tokens of a row."""
+        store = of_kind(LlamaStore, store)
+        there(store.context).cut(store.sequences[0], length)
+        store.lengths[0] = length
+
     def leave(self, batch: KVStore, row: int) -> None:
         """Remove a row; the last one takes its number."""
         batch = of_kind(LlamaStore, batch)
@@ -162,22 +172,25 @@ class LlamaCppBackend:
     def extend(self, store: KVStore, token_ids: Sequence[int], work: Intervention | None = None) -> Tensor:
         """Feed tokens to the one row of ``store``; float32 logits ``[vocab]`` after the last."""
         store = of_kind(LlamaStore, store)
-        self._take_up(store)
-        if work is None:
-            self._feed(store, token_ids, None)
-        elif self._control is not None:
-            self._feed_controlled(store, token_ids, work, self._control)
-        else:
-            with self._tapped(store, work) as tap:
-                self._feed(store, token_ids, work)
-                tap.finish()
+        self._extend(store, token_ids, work, every=False)
         return there(store.context).last_logits()
 
     def extend_all(self, store: KVStore, token_ids: Sequence[int], work: Intervention | None = None) -> Tensor:
-        """Not offered: a call keeps the logits after its last token alone."""
-        raise EngineUnsupported(
-            "A pass of a GGUF model gives the logits after its last token.", remedy="Read the tokens one by one."
-        )
+        """As :meth:`extend`, with the logits after each of the tokens: float32 ``[tokens, vocab]``."""
+        return torch.cat(self._extend(of_kind(LlamaStore, store), token_ids, work, every=True))
+
+    def _extend(
+        self, store: LlamaStore, token_ids: Sequence[int], work: Intervention | None, *, every: bool
+    ) -> list[Tensor]:
+        self._take_up(store)
+        if work is None:
+            return self._feed(store, token_ids, None, every=every)
+        if self._control is not None:
+            return self._feed_controlled(store, token_ids, work, self._control, every=every)
+        with self._tapped(store, work) as tap:
+            found = self._feed(store, token_ids, work, every=every)
+            tap.finish()
+        return found
 
     def read_together(
         self, prompts: Sequence[Sequence[int]], work: Intervention | None = None
@@ -272,19 +285,27 @@ class LlamaCppBackend:
         finally:
             tap.drop()
 
-    def _feed(self, store: LlamaStore, token_ids: Sequence[int], work: Intervention | None) -> None:
-        """Feed tokens to the one row, in calls of what the context takes at once."""
+    def _feed(
+        self, store: LlamaStore, token_ids: Sequence[int], work: Intervention | None, *, every: bool = False
+    ) -> list[Tensor]:
+        """Feed tokens to the one row, in calls of what the context takes at once. The logits after each token where
+        ``every`` of them is wanted, ``[tokens, vocab]`` for each call.
+        """
         context = there(store.context)
+        found: list[Tensor] = []
         watched_last = work is not None and self._model.n_layers - 1 in work.observers
         done = 0
         for chunk in _chunks(token_ids, context.batch_size):
             ends = done + len(chunk) == len(token_ids)
             # A token whose logits nobody asks for has no row in the last layer.
-            asked = range(len(chunk)) if watched_last else [len(chunk) - 1] if ends else []
+            asked = range(len(chunk)) if watched_last or every else [len(chunk) - 1] if ends else []
             if work is not None and context.tap is not None:
                 context.tap.expect(Shape.one_row(len(chunk), max(0, work.unsteered - done), asked))
             self._run(store, chunk, asked)
+            if every:
+                found.append(context.logits(len(chunk)))
             done += len(chunk)
+        return found
 
     def _run(self, store: LlamaStore, chunk: Sequence[int], asked: Sequence[int]) -> None:
         context = there(store.context)
@@ -358,18 +379,26 @@ class LlamaCppBackend:
     # --- by control vector ------------------------------------------------------------------------------------------
 
     def _feed_controlled(
-        self, store: LlamaStore, token_ids: Sequence[int], work: Intervention, control: ControlVector
-    ) -> None:
+        self,
+        store: LlamaStore,
+        token_ids: Sequence[int],
+        work: Intervention,
+        control: ControlVector,
+        *,
+        every: bool = False,
+    ) -> list[Tensor]:
         """As :meth:`_feed`, with one set of vectors; the leading tokens that are left alone go first, without it."""
         self._refuse_observers(work)
         deltas = {layer: delta[0] for layer, delta in work.deltas.items()}
         plain, steered = token_ids[: work.unsteered], token_ids[work.unsteered :]
+        found: list[Tensor] = []
         try:
             if plain:
-                self._feed(store, plain, None)
+                found += self._feed(store, plain, None, every=every)
             if steered:
                 control.set(there(store.context), deltas)
-                self._feed(store, steered, None)
+                found += self._feed(store, steered, None, every=every)
+            return found
         finally:
             control.set(there(store.context), {})
 

@@ -134,6 +134,10 @@ class LlamaContext:
             return
         library().llama_memory_seq_cp(self._memory, source, target, 0, -1 if length is None else length)
 
+    def cut(self, sequence: int, length: int) -> None:
+        """Forget all but the first ``length`` tokens of a sequence."""
+        library().llama_memory_seq_rm(self._memory, sequence, length, -1)
+
     def copy_from(self, other: LlamaContext, source: int, target: int) -> bool:
         """Copy a sequence of another context of the same model into ``target``; False when there is no room."""
         llama = library()

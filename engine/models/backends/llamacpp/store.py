@@ -31,6 +31,7 @@ class LlamaStore:
         context: Where they are; None while there are no rows.
         sequences: The sequence of each row.
         alone: Whether the context is its own. ``tokens`` is then what it was made for.
+        shared: It never is: the batch of many answers.
     """
 
     def __init__(self, bytes_per_token: int, *, alone: bool = False, tokens: int = 0) -> None:
@@ -38,6 +39,7 @@ class LlamaStore:
         self.sequences: list[int] = []
         self.lengths: list[int] = []
         self.alone = alone
+        self.shared = False
         self.tokens = tokens
         self.finalizer: Any = None
         self._bytes_per_token = bytes_per_token

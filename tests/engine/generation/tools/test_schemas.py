@@ -8,6 +8,8 @@ import pytest
 
 from engine.errors import InvalidParameter
 from engine.generation.errors import ToolSchemaUnsupported
+from engine.generation.tools.json_wires import Hermes
+from engine.generation.tools.raw_wires import Pythonic, QwenXml
 from engine.generation.tools.schemas import ANY_OBJECT, NO_ARGUMENTS, enforced_arguments
 from engine.generation.tools.values import MAX_SCHEMA_BYTES, Tool, ToolKind, Tools
 
@@ -62,6 +64,22 @@ def test_what_cannot_be_enforced_is_left_out_of_a_loose_schema(given: Any, kept:
     with pytest.raises(ToolSchemaUnsupported) as caught:
         enforced(tool.parameters, strict=True)
     assert caught.value.param == "parameters"
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "object", "anyOf": [objects(a=True)]},
+        {**objects(a=True), "required": ["b"]},
+        {"type": "object", "additionalProperties": {"type": "integer"}},
+    ],
+)
+def test_what_is_written_one_by_one_cannot_be_held_to_everything(schema: Any) -> None:
+    for wire in (QwenXml(), Pythonic()):
+        assert wire.cannot_hold(schema)
+        assert wire.cannot_hold({**objects(a={"type": "integer"}), "required": ["a"]}) is None
+    assert QwenXml().cannot_hold(objects(a={"type": "string", "pattern": "^a"}))
+    assert Hermes().cannot_hold(schema) is None
 
 
 def test_what_a_finite_call_cannot_fit_is_any_object() -> None:

@@ -166,6 +166,39 @@ def test_what_it_does_not_offer_is_refused(backend: LlamaCppBackend) -> None:
     # Also under -O: somebody who looks on must not be left without what was asked.
     with pytest.raises(EngineUnsupported):
         backend.read_together([[1, 2], [3]], Intervention(observers={1: (Watcher(),)}))
-    assert not backend.capabilities.all_logits
-    with pytest.raises(EngineUnsupported):
-        backend.extend_all(backend.new_store(), [1, 2])
+
+
+@pytest.mark.parametrize("steered", [False, True])
+def test_logits_after_every_token(make_backend: BackendMaker, reference: TransformersBackend, steered: bool) -> None:
+    small = make_backend(PREFILL_CHUNK=1, MAX_LANES=1)  # a call then takes 64 tokens
+    ids = [(7 * place) % 400 for place in range(150)]
+    work = Intervention({2: vectors(1, 4)}, 1) if steered else None
+    store = small.new_store(alone=True, tokens=151)
+    found = small.extend_all(store, ids, work)
+    assert found.shape == (150, 400)
+    assert torch.allclose(found, reference.extend_all(reference.new_store(), ids, work), atol=CLOSE)
+    assert torch.equal(small.extend(store, [5], work), small.extend_all(_again(small, ids, work), [5], work)[0])
+
+
+def _again(backend: LlamaCppBackend, ids: list[int], work: Intervention | None) -> Any:
+    store = backend.new_store(alone=True, tokens=151)
+    backend.extend(store, ids, work)
+    return store
+
+
+def test_a_lone_store_joins_a_batch_of_many(backend: LlamaCppBackend) -> None:
+    lone = backend.new_store(alone=True, tokens=8)
+    backend.extend(lone, IDS[:3])
+    copied, shared = backend.new_batch(), backend.new_batch(shared=True)
+    for batch in (copied, shared):
+        backend.join(batch, lone)
+    assert (copied.alone, shared.alone) == (True, False)
+    assert torch.equal(backend.decode(copied, [5])[0], backend.extend(lone, [5]))
+    assert torch.allclose(backend.decode(shared, [5]), backend.decode(backend_batch(backend), [5]), atol=CLOSE)
+
+
+def backend_batch(backend: LlamaCppBackend) -> Any:
+    store, batch = backend.new_store(), backend.new_batch()
+    backend.extend(store, IDS[:3])
+    backend.join(batch, store)
+    return batch
