@@ -89,7 +89,7 @@ class QwenXml(Wire):
 
 
 def _not_in_order(schema: Mapping[str, Any]) -> str | None:
-    """Why arguments that are written one by one, in the order in which they are listed, cannot be held to ``schema``."""
+    """Why arguments that are written one by one, in the order they are listed in, cannot be held to ``schema``."""
     if beside := [word for word in ("anyOf", "allOf", "$ref", "enum", "const") if word in schema]:
         return f"its arguments are written one by one, and {beside[0]!r} speaks of all of them"
     listed = schema.get("properties") or {}
