@@ -301,7 +301,9 @@ class RequestRecorded(Event):
     ``steering`` is the report, of an answer that changed on its way with ``steering_path`` beside it: each steering as
     ``{choice, token, steering}``, with the token it began at (0: while the prompt was read).
     ``only_persistence``: every edge of the circuit whose ``rung`` it is; None without a rung.
-    ``cut_short``: the client left, or the server stopped, before the last byte.
+    ``cut_short``: the client left, or the server stopped, before the last byte. ``calls``: how many calls of tools were
+    written; ``constrained``: the form the answer was held to, as its header says, or ``tool calls``; ``capped``: an
+    answer ended at its cap.
     """
 
     name: ClassVar[str] = "server:request"
@@ -331,6 +333,9 @@ class RequestRecorded(Event):
     error: str | None = None
     param: str | None = None
     cut_short: bool = False
+    calls: int = 0
+    constrained: str | None = None
+    capped: bool = False
 
 
 @dataclass(frozen=True)

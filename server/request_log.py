@@ -17,7 +17,7 @@ from typing import Any
 
 from engine.checked import there
 from engine.events import RequestRecorded
-from engine.public.generation import ChoiceFinished, Delta, RequestFailed, RequestFinished, TextDelta
+from engine.public.generation import ChoiceFinished, Delta, FinishReason, RequestFailed, RequestFinished, TextDelta
 from engine.public.steering import SteeringPath
 from server.dialects import owner_of
 
@@ -60,6 +60,9 @@ class RequestNotes:
     first_token_at: float | None = None
     tokens_at_first: int = 0
     last_at: float | None = None
+    calls: int = 0
+    constrained: str | None = None
+    capped: bool = False
     entry: RequestRecorded | None = field(default=None, repr=False)
 
     def heard(self, delta: Delta) -> None:
@@ -67,6 +70,7 @@ class RequestNotes:
         if isinstance(delta, TextDelta):
             if self.first_token_at is None:
                 self.first_token_at, self.tokens_at_first = time.monotonic(), delta.completion_tokens
+            self.calls += sum(piece.opens for piece in delta.pieces)
         elif isinstance(delta, RequestFinished):
             self.last_at = time.monotonic()
             self.prompt_tokens = delta.usage.prompt_tokens
@@ -77,6 +81,7 @@ class RequestNotes:
             self.only_persistence = None if delta.rung is None else delta.steering.only_persistence
         elif isinstance(delta, ChoiceFinished):
             self._walked(delta.index, delta.path)
+            self.capped = self.capped or delta.reason is FinishReason.LENGTH
         elif isinstance(delta, RequestFailed):
             self.error, self.param = delta.error.code, delta.error.param
             if delta.paths:
@@ -186,6 +191,9 @@ _FROM_NOTES = (
     "seconds_to_first_token",
     "error",
     "param",
+    "calls",
+    "constrained",
+    "capped",
 )
 
 

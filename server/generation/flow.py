@@ -163,8 +163,11 @@ def _headers(
         # Each row draws from its own place in the batch, so the same bytes come back for the same rows in their order.
         scope = "request" if wanted.conversations == 1 else "batch-shape"
         out[headers.SEED] = headers.seed(wanted.sampling.seed, scope)
+    notes = current_exchange().notes
     if wanted.response_format is not None:
-        out[headers.CONSTRAINED] = wanted.response_format.header
+        out[headers.CONSTRAINED] = notes.constrained = wanted.response_format.header
+    elif wanted.tools is not None and wanted.tools.insists:
+        notes.constrained = "tool calls"
     return out
 
 

@@ -219,12 +219,12 @@ def test_requests_appear_without_a_click_with_everything_known(
     from_another_program(stage, page, qtbot, user="someone")
     table = page.requests.model
     shown = [str(table.data(table.index(0, column))) for column in range(table.columnCount())]
-    assert shown[1:5] == ["curl 8.5.0", "Chat", "tiny-llama", "none"]
+    assert shown[1:5] == ["curl 8.5.0", "chat", "tiny-llama", "none"]
     for width in (1280, 1000, 800):
         stage.window.resize(width, 800)
         until(qtbot, lambda: page.requests.table.columnWidth(4) >= 150)
     stage.window.resize(1280, 800)
-    assert float(shown[5]) > 0 and shown[6] == "200" and shown[7] == "user"
+    assert float(shown[5]) > 0 and shown[6] == "cut" and shown[7] == "200" and shown[8] == "user"
     page.requests.table.setFocus()
     page.requests.table.selectRow(0)
     rows = page.requests.detail.rows()
@@ -233,6 +233,22 @@ def test_requests_appear_without_a_click_with_everything_known(
     page.requests.detail.copy.click()
     assert "Request: POST /v1/chat/completions" in QGuiApplication.clipboard().text()
     assert "someone" not in QGuiApplication.clipboard().text()
+
+
+def test_calls_and_forms_are_told(qtbot: QtBot, make_engine: EngineMaker, make_stage: StageMaker) -> None:
+    stage = make_stage(make_engine())
+    page = open_page(stage, qtbot)
+    started(stage, page, qtbot)
+    tool = {"type": "function", "function": {"name": "now"}}
+    held = {"tools": [tool], "tool_choice": "required", "ignore_eos": False}
+    from_another_program(stage, page, qtbot, **held, max_tokens=300, n=2)
+    table = page.requests.model
+    until(qtbot, lambda: str(table.data(table.index(0, 6))) != "")
+    page.requests.table.selectRow(0)
+    rows = page.requests.detail.rows()
+    assert int(rows["Calls written"]) >= 2
+    assert rows["Held to"] == "tool calls"
+    assert "now" not in page.requests.detail._text()
 
 
 def test_side_calls_are_marked_and_can_be_hidden(
@@ -246,7 +262,7 @@ def test_side_calls_are_marked_and_can_be_hidden(
     from_another_program(stage, page, qtbot, messages=[{"role": "user", "content": task}])
     until(qtbot, lambda: page.requests.model.rowCount() == 2)
     table = page.requests.model
-    assert table.data(table.index(0, 2)) == "Chat · tags"
+    assert table.data(table.index(0, 2)) == "chat · tags"
     page.requests.table.selectRow(0)
     assert page.requests.detail.rows()["Side call"] == "asks for tags for the conversation"
     page.requests.hide_side_calls.click()

@@ -10,20 +10,23 @@ from urllib.parse import unquote
 from engine.events import RequestRecorded
 from engine.public.documents import evidence_words
 from ui.kit.steering_text import since
-from ui.kit.text import count
+from ui.kit.text import count, counted
 
 _ITEM = re.compile(r"(profile|circuit|manual|inline)((?:;[a-z_]+(?:=(?:\"[^\"]*\"|[^;,\"]*))?)+)")
 _VALUE = re.compile(r";([a-z_]+)(?:=(?:\"([^\"]*)\"|([^;,\"]*)))?")
 """An item of a steering report, and its values; names are quoted, and quotes in them are encoded."""
 
 KINDS = {
-    "/v1/chat/completions": "Chat",
-    "/v1/completions": "Completion",
-    "/v1/embeddings": "Embeddings",
-    "/v1/models": "List of models",
-    "/v1/messages": "Chat (Anthropic)",
-    "/v1/responses": "Response",
+    "/v1/chat/completions": "chat",
+    "/v1/completions": "text",
+    "/v1/embeddings": "embeddings",
+    "/v1/models": "models",
+    "/v1/messages": "messages",
+    "/v1/responses": "responses",
+    "/v1/tokenize": "tokens",
+    "/v1/detokenize": "tokens",
 }
+"""What a path is for, in the word that programs' makers use for it."""
 
 MEANINGS = {
     "title": "a title for the conversation",
@@ -49,8 +52,18 @@ def asked_for(entry: RequestRecorded) -> str:
     """What kind of request it is, and which side call."""
     kind = KINDS.get(entry.path, f"{entry.method} {entry.path}")
     if entry.mode == "scoring":
-        kind = "Scoring"
+        kind = "scoring"
     return f"{kind} · {entry.side_call}" if entry.side_call else kind
+
+
+def written(entry: RequestRecorded) -> str:
+    """What became of the answer, beside its text: calls, the form it was held to, the cap it ended at."""
+    found = [counted(entry.calls, "call")] if entry.calls else []
+    if entry.constrained is not None and not entry.calls:
+        found.append("constrained")
+    if entry.capped:
+        found.append("cut")
+    return ", ".join(found)
 
 
 def status(entry: RequestRecorded) -> str:
@@ -120,6 +133,9 @@ def details(entry: RequestRecorded) -> list[tuple[str, str]]:
         ("To the first token", _seconds(entry.seconds_to_first_token)),
         ("Tokens read", None if entry.prompt_tokens is None else count(entry.prompt_tokens)),
         ("Tokens written", None if entry.completion_tokens is None else count(entry.completion_tokens)),
+        ("Calls written", count(entry.calls) if entry.calls else None),
+        ("Held to", entry.constrained),
+        ("Cut", "by its cap" if entry.capped else None),
         ("Tokens a second", None if entry.tokens_per_second is None else speed(entry)),
         ("Written by", None if entry.backend is None else _backend(entry)),
         ("Steering", entry.steering),

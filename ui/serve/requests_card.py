@@ -35,19 +35,20 @@ _Index = QModelIndex | QPersistentModelIndex
 COLUMNS: tuple[tuple[str, int, Callable[[RequestRecorded], str]], ...] = (
     ("Time", 94, words.moment),
     ("Client", 124, lambda entry: entry.client),
-    ("Asked for", 112, words.asked_for),
+    ("Dialect", 112, words.asked_for),
     ("Model", 150, lambda entry: entry.model or "–"),
     ("Steering", 0, words.steering),
     ("Tokens/s", 74, words.speed),
+    ("Wrote", 92, words.written),
     ("Status", 110, words.status),
     ("Ignored fields", 110, words.ignored),
 )
 """Head, width in pixels (0: what is left), and the text of a request."""
 
-MODEL, STEERING, SPEED, STATUS, IGNORED = 3, 4, 5, 6, 7
+MODEL, STEERING, SPEED, WROTE, STATUS, IGNORED = 3, 4, 5, 6, 7, 8
 LEAST_STEERING = 200
 """Room for what steered: the columns of :data:`FIRST_TO_GO` make it, whose words the details have too."""
-FIRST_TO_GO = (MODEL, IGNORED, SPEED)
+FIRST_TO_GO = (MODEL, IGNORED, SPEED, WROTE)
 
 
 class RequestsModel(QAbstractTableModel):
