@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from engine.errors import NonFiniteLogits
+from engine.errors import InvalidParameter, NonFiniteLogits
 from engine.generation.prefix_cache import as_tokens, shared_length
 from engine.generation.prompts import PreparedPrompt
 from engine.generation.request import Alternative, Piece, TokenInfo
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 MOST_LOGITS = 2**25
 """Logits of one pass, 128 MB of them: a prompt of a large vocabulary is read in shorter chunks."""
+
+MOST_FIGURES = 1_000_000
+"""Log-probabilities of prompts' tokens in one answer: some hundred bytes each, here and again as JSON."""
 
 _ROWS = 32
 """Rows that are normalised at once."""
@@ -105,6 +108,21 @@ class PromptScores:
         for token, logprob, best, where in zip(following, chosen, values.tolist(), places.tolist(), strict=True):
             self._logprobs.append(logprob if token < vocab else float("-inf"))
             self._tops.append(tuple(zip(where, best, strict=True))[: self.k])
+
+
+def check_figures(prompts: Sequence[PreparedPrompt], k: int, choices: int) -> None:
+    """Raise :class:`InvalidParameter` where the tokens of ``prompts``, each with ``k`` alternatives and repeated in
+    ``choices`` answers, are more than one answer can hold.
+    """
+    figures = sum(len(prompt.token_ids) for prompt in prompts) * (1 + k) * choices
+    if figures > MOST_FIGURES:
+        raise InvalidParameter(
+            f"The figures of all prompts' tokens and alternatives are {figures}; at most {MOST_FIGURES} are given "
+            "in one answer.",
+            param="logprobs",
+            details={"figures": figures, "max_figures": MOST_FIGURES},
+            remedy="Send fewer prompts in one request, or ask for fewer alternatives.",
+        )
 
 
 def repeated(tokenizer: Tokenizer, prompt: PreparedPrompt, scores: Scores | None) -> Piece:

@@ -31,7 +31,7 @@ from engine.generation.lane import PreparedRequest, RequestHandle
 from engine.generation.observers import RequestObservers, Work
 from engine.generation.pace import Pace
 from engine.generation.prefill_job import PrefillJob, numbered
-from engine.generation.prompt_scores import FEWEST, FEWEST_ON_A_GPU, where_to_part
+from engine.generation.prompt_scores import FEWEST, FEWEST_ON_A_GPU, check_figures, where_to_part
 from engine.generation.prompts import (
     GENERIC_TURN_END,
     PreparedPrompt,
@@ -149,6 +149,8 @@ class GenerationService:
             notes = (*notes, *more)
             unread = (*unread_variables(tokenizer, _conversations_of(request)[0].template_kwargs), *idle)
             own_stops = () if tokenizer.has_chat_template else (GENERIC_TURN_END,)
+        if request.prompt_logprobs is not None:
+            check_figures(prompts, request.prompt_logprobs, request.choices_written)
         caps = self._caps(request, loaded, prompts)
         solo = (
             request.seed_binds

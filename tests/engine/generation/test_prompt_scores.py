@@ -308,6 +308,16 @@ def test_ids_there_are_not(wrong: int, checkpoint: CheckpointMaker, library: Lib
     assert caught.value.param == "prompt"
 
 
+def test_more_figures_than_an_answer_can_hold(checkpoint: CheckpointMaker, library: Library) -> None:
+    driver = Driver(checkpoint("llama"), library)
+    many = [(5,) * 1000] * 125
+    driver.send(*many, echo=True, logprobs=3, n=2, max_tokens=0).handle.cancel()
+    with pytest.raises(InvalidParameter, match="1008000; at most 1000000") as caught:
+        driver.send(*many, (5,) * 1000, echo=True, logprobs=3, n=2, max_tokens=0)
+    assert caught.value.param == "logprobs"
+    driver.finish()
+
+
 def test_only_raw_prompts_are_repeated() -> None:
     chat = ChatInput((Message("user", "a"),))
     with pytest.raises(InvalidParameter):
