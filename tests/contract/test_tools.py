@@ -651,6 +651,25 @@ def test_refusals_load_nothing(tooled: Live, checkpoint: CheckpointMaker) -> Non
         assert resident.record.name == MODEL
 
 
+# --- the other engine -------------------------------------------------------------------------------------------------
+
+
+def test_calls_on_gguf(gguf: Live) -> None:
+    # T056
+    body = {"tools": [WEATHER], "tool_choice": named("get_weather"), "max_tokens": 300}
+    response = gguf.chat(**body)
+    ((name, arguments),) = calls_of(response)
+    assert name == "get_weather"
+    jsonschema.validate(arguments, CITY)
+    (call,) = choice_of(response)["message"]["tool_calls"]
+    streamed = joined(chunks(gguf, **{"model": response.json()["model"], **body}))
+    assert streamed["calls"] == [{"name": name, "arguments": call["function"]["arguments"]}]
+    begun = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Os'
+    messages = [{"role": "user", "content": "the weather"}, {"role": "assistant", "content": begun}]
+    gone_on = gguf.chat(tools=[WEATHER], messages=messages, max_tokens=200, parallel_tool_calls=False)
+    assert calls_of(gone_on)[0][1]["city"].startswith("Os")
+
+
 # --- templates that have tools ----------------------------------------------------------------------------------------
 
 

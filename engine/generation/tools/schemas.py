@@ -7,8 +7,10 @@ list their properties have no others, unless they say so: a model that may inven
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from engine.errors import MillmError
@@ -47,19 +49,25 @@ def enforced_arguments(tool: Tool) -> Enforced:
     """
     if tool.takes_nothing:
         return Enforced(NO_ARGUMENTS)
-    asked = tool.schema
+    try:
+        return _enforced(json.dumps(tool.schema), tool.strict)
+    except ResponseFormatUnsupported as error:
+        raise ToolSchemaUnsupported(
+            f"The schema of the strict tool {tool.name!r} cannot be enforced. {error.message}",
+            param="parameters",
+            details=error.details,
+            remedy=error.remedy or "Change the part that is named, or leave 'strict' out.",
+        ) from error
+
+
+@lru_cache(maxsize=1024)
+def _enforced(text: str, strict: bool) -> Enforced:
+    """Kept by the schema's text: clients send the same tools with each chat, and looking at thirty takes a while."""
+    asked: Mapping[str, Any] = json.loads(text)
     if "type" not in asked:
         asked = {"type": "object", **asked}
-    if tool.strict:
-        try:
-            made = check_schema(asked)
-        except ResponseFormatUnsupported as error:
-            raise ToolSchemaUnsupported(
-                f"The schema of the strict tool {tool.name!r} cannot be enforced. {error.message}",
-                param="parameters",
-                details=error.details,
-                remedy=error.remedy or "Change the part that is named, or leave 'strict' out.",
-            ) from error
+    if strict:
+        made = check_schema(asked)
         return Enforced(_closed(made) if isinstance(made, Mapping) else ANY_OBJECT)
     for attempt in (asked, _Loosened(asked).made):
         try:
