@@ -126,7 +126,7 @@ def test_without_a_model_it_serves_none(tmp_path: Path) -> None:
     with started(*serve("--data-dir", str(tmp_path / "new"))) as running:
         model, address = ready(running)
         assert model == "no model"
-        assert httpx.get(f"{address}/models", timeout=30).json() == {"object": "list", "data": []}
+        assert httpx.get(f"{address}/models", timeout=30).json()["data"] == []
         end(running)
 
 

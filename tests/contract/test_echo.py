@@ -221,7 +221,7 @@ def test_token_ids_are_tokens_of_the_prompt(either: Stage) -> None:
         ({"max_completion_tokens": 0, "max_tokens": ...}, "invalid_parameter", "max_completion_tokens"),
         ({"echo": True, "max_tokens": 0, "min_tokens": 1}, "invalid_parameter", "min_tokens"),
         ({"echo": "yes"}, "invalid_parameter", "echo"),
-        ({"echo": True, "suffix": "x"}, "field_not_honoured", "suffix"),
+        ({"echo": True, "suffix": "x"}, "field_not_honoured", "echo"),
         ({"echo": True, "allowed_token_ids": [5]}, "field_not_honoured", "allowed_token_ids"),
         ({"echo": True, "best_of": 2, "stream": True}, "field_not_honoured", "best_of"),
         ({"prompt": [5, 10**6]}, "invalid_parameter", "prompt"),

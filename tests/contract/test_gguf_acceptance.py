@@ -41,7 +41,7 @@ def resident(live: Live) -> str:
     [
         (CHAT, "functions", [{"name": "f"}]),
         (CHAT, "verbosity", "low"),
-        (TEXT, "suffix", "the end"),
+        (TEXT, "top_logprobs", 2),
         (TEXT, "response_format", {"type": "json_object"}),
         ("/v1/embeddings", "pooling", "last"),
         ("/v1/embeddings", "dimensions", 8),

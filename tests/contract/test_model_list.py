@@ -56,7 +56,7 @@ def test_an_item(shelf: Live) -> None:
         "architecture": {"input_modalities": ["text"]},
         "runtime": {"id": "transformers", "version": metadata.version("transformers")},
         "capabilities": {
-            "tools": None,
+            "tools": "generic",
             "thinking": False,
             "reasoning_effort": False,
             "fim": False,
