@@ -16,8 +16,10 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from engine.public.documents import GREATEST_INTENSITY, LEAST_INTENSITY
 from engine.public.generation import MAX_ALLOWED, MAX_CHOICES, MAX_STOPS, MAX_TOOLS, MAX_TOP_LOGPROBS, Pooling
 from engine.public.library import EngineKind
+from engine.public.steering import DialWord
 from engine.sampling import BY_NAME, GREATEST_BIAS, LEAST_BIAS, MAX_LOGIT_BIAS
 from server.fields import Column, Rule, Use
 from server.openai import fields, memory, tokens
@@ -63,7 +65,7 @@ VALUES: dict[str, str] = {
     "top_logprobs": f"0 to {MAX_TOP_LOGPROBS}; needs `logprobs`",
     "profile": "a profile's name",
     "steering": "`features` (`index`, `strength`), `sae_id`",
-    "steering_intensity": "0 to 2, or `off`, `min`, `max`",
+    "steering_intensity": f"{LEAST_INTENSITY:g} to {GREATEST_INTENSITY:g}, or {', '.join(f'`{w}`' for w in DialWord)}",
     "return_sae_activations": "`top_k`, `positions`; `sae_id`, `features`, `read_point`",
 }
 """What a field may hold, where that is no plain number or switch."""

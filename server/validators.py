@@ -25,7 +25,7 @@ from pydantic_core import PydanticCustomError, from_json
 from engine.errors import InvalidParameter, described
 from engine.public.documents import GREATEST_INTENSITY, LEAST_INTENSITY
 from engine.public.generation import MAX_ALLOWED, MAX_STOPS, MAX_TOP_LOGPROBS
-from engine.public.steering import Dial, parse_dial
+from engine.public.steering import Dial, DialWord, parse_dial
 from engine.sampling import GREATEST_BIAS, LEAST_BIAS, MAX_LOGIT_BIAS, MAX_SEED, MIN_SEED, NO_SEED, read_biases
 
 NO_LIMIT = -1
@@ -232,11 +232,18 @@ TokenIds = Annotated[list[Annotated[Integer, Field(ge=0)]], Field(min_length=1, 
 # --- steering ---------------------------------------------------------------------------------------------------------
 
 
+_DIAL_WORDS = " or ".join(", ".join(DialWord).rsplit(", ", 1))
+_DIAL = f"a number from {LEAST_INTENSITY:g} to {GREATEST_INTENSITY:g}, or {_DIAL_WORDS}"
+
+
 def _intensity(value: object) -> Dial | None:
     try:
         return parse_dial(value)
     except InvalidParameter:
-        raise complain("steering_intensity", "a number from 0 to 2, or off, min or max is expected") from None
+        raise complain(
+            "steering_intensity",
+            f"{_DIAL} is expected",
+        ) from None
 
 
 _DialValue = Annotated[float, Field(ge=LEAST_INTENSITY, le=GREATEST_INTENSITY)] | Literal["off", "min", "max"] | None

@@ -8,6 +8,10 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
+from engine.library.names import NARRATIVE_LIMIT
+
+LEAST_INTENSITY, GREATEST_INTENSITY = 0.0, 2.0
+"""What a dial may be set to."""
 MAX_INDEX = 2**31 - 1
 """Largest layer and feature index: far beyond every model, and inside every database column."""
 
@@ -80,8 +84,8 @@ Index = Annotated[Whole, Field(ge=0, le=MAX_INDEX)]
 Count = Annotated[Whole, Field(ge=1, le=MAX_INDEX)]
 Sign = Annotated[int, BeforeValidator(_sign)]
 Strength = Annotated[Number, Field(ge=-300, le=300)]
-Intensity = Annotated[Number, Field(ge=0, le=2)]
-Narrative = Annotated[str, Field(max_length=10_000)]
+Intensity = Annotated[Number, Field(ge=LEAST_INTENSITY, le=GREATEST_INTENSITY)]
+Narrative = Annotated[str, Field(max_length=NARRATIVE_LIMIT)]
 SourceHint = Annotated[str, AfterValidator(_free_of_paths)]
 WebAddress = Annotated[str, Field(max_length=500), AfterValidator(_web_address)]
 Anything = Any

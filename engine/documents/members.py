@@ -9,6 +9,8 @@ from pydantic import Field
 
 from engine.documents.binding import SaeReference
 from engine.documents.fields import (
+    GREATEST_INTENSITY,
+    LEAST_INTENSITY,
     Anything,
     Count,
     Index,
@@ -22,7 +24,7 @@ from engine.documents.fields import (
     WebAddress,
 )
 from engine.documents.problems import DocumentProblem, json_pointer
-from engine.documents.ranges import GREATEST_INTENSITY, LEAST_INTENSITY, Range, parse_intensity_range
+from engine.documents.ranges import Range, parse_intensity_range
 
 MAX_MEMBERS = 20
 """Most members of a cluster, and most distinct features of a circuit on one layer."""

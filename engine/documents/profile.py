@@ -21,7 +21,7 @@ from engine.documents.errors import IsClusterDocument, UnknownKind
 from engine.documents.fields import MAX_INDEX, Anything, Index, Open, as_number, as_whole
 from engine.documents.loading import DocumentKind, kind_of
 from engine.documents.problems import DocumentProblem, json_pointer, refusal, validation_problems
-from engine.library.names import PROFILE_NAME_LIMIT
+from engine.library.names import DESCRIPTION_LIMIT, PROFILE_NAME_LIMIT
 from engine.library.records import PROFILE_FIELDS, ProfileFields
 
 VERSION = "1.0"
@@ -56,7 +56,7 @@ class _SaePart(Open):
 class _Profile(Open):
     version: Annotated[str, BeforeValidator(_version)] | None = None
     name: Annotated[str, Field(min_length=1, max_length=PROFILE_NAME_LIMIT)]
-    description: Annotated[str, Field(max_length=500)] | None = None
+    description: Annotated[str, Field(max_length=DESCRIPTION_LIMIT)] | None = None
     model_id: Annotated[_Text, BeforeValidator(_model_name)] | None = None
     sae_id: _Text | None = None
     layer: Index | None = None

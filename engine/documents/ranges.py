@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.documents.fields import as_number
+from engine.documents.fields import GREATEST_INTENSITY, LEAST_INTENSITY, as_number
 
 STEERING_RANGE = 200.0
 """Largest strength that is ever applied, either way."""
-LEAST_INTENSITY = 0.0
-GREATEST_INTENSITY = 2.0
 
 Range = tuple[float, float]
 

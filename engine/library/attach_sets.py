@@ -11,6 +11,7 @@ from sqlalchemy import Text, func, select
 from sqlalchemy.orm import Mapped, mapped_column
 
 from engine.errors import InvalidParameter, NotFound
+from engine.library.names import SET_NAME_LIMIT
 from engine.library.rows import Base, JsonColumn, UtcDateTime, utc_now
 from engine.library.sessions import Sessions
 from engine.library.values import check_text, check_verbatim, check_whole, is_storable, storable
@@ -43,8 +44,6 @@ class AttachSetRow(Base):
     created_at: Mapped[datetime] = mapped_column(UtcDateTime)
 
 
-NAME_LIMIT = 100
-
 AttachSets = list[AttachSetRecord]
 
 
@@ -60,7 +59,7 @@ class AttachSetRepository:
         Raises :class:`InvalidParameter` for an empty set, the same SAE twice at one layer, or a name that is not 1 to
         100 characters.
         """
-        check_text(name, "name", least=1, most=NAME_LIMIT)
+        check_text(name, "name", least=1, most=SET_NAME_LIMIT)
         if not items:
             raise InvalidParameter("A set needs at least one SAE.", param="saes")
         if len(set(items)) < len(items):

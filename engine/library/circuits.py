@@ -27,7 +27,7 @@ from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from engine.errors import InvalidParameter, shortened
 from engine.library.errors import CircuitAlreadyExists, CircuitNotFound
-from engine.library.names import CIRCUIT_NAME_LIMIT, MAX_RENAMES
+from engine.library.names import CIRCUIT_NAME_LIMIT, MAX_RENAMES, NARRATIVE_LIMIT
 from engine.library.profiles import ProfileRow
 from engine.library.rows import Base, JsonColumn, UtcDateTime, utc_now, word_column
 from engine.library.sessions import Transactions
@@ -157,7 +157,6 @@ class ClaimRow(Base):
     released_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
 
 
-NARRATIVE_LIMIT = 10_000
 HIGHEST_RUNG = 3
 
 _NAMES = frozenset(each.name for each in fields(CircuitRecord))

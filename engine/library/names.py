@@ -1,10 +1,17 @@
-"""How long names may be, and which ones are tried when one is taken. Knows no database."""
+"""How long names and texts may be, and which names are tried when one is taken. Knows no database."""
 
 from __future__ import annotations
 
 PROFILE_NAME_LIMIT = 100
 CLUSTER_NAME_LIMIT = 120
 CIRCUIT_NAME_LIMIT = 200
+SET_NAME_LIMIT = 100
+DESCRIPTION_LIMIT = 500
+"""Characters of a profile's description."""
+NARRATIVE_LIMIT = 10_000
+"""Characters of what a cluster or a circuit says of itself."""
+ID_LIMIT = 100
+"""Characters of the id of an SAE or a circuit."""
 
 MAX_RENAMES = 50
 """Other names tried for one that is taken."""

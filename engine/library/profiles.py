@@ -13,7 +13,13 @@ from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from engine.errors import InvalidParameter
 from engine.library.errors import ProfileAlreadyExists, ProfileNotFound
-from engine.library.names import CLUSTER_NAME_LIMIT, MAX_RENAMES, PROFILE_NAME_LIMIT
+from engine.library.names import (
+    CLUSTER_NAME_LIMIT,
+    DESCRIPTION_LIMIT,
+    MAX_RENAMES,
+    NARRATIVE_LIMIT,
+    PROFILE_NAME_LIMIT,
+)
 from engine.library.rows import Base, JsonColumn, UtcDateTime, utc_now, word_column
 from engine.library.sessions import Transactions
 from engine.library.values import (
@@ -109,9 +115,6 @@ class ProfileRow(Base):
     created_at: Mapped[datetime] = mapped_column(UtcDateTime)
     updated_at: Mapped[datetime] = mapped_column(UtcDateTime)
 
-
-DESCRIPTION_LIMIT = 500
-NARRATIVE_LIMIT = 10_000
 
 _NAMES = frozenset(each.name for each in fields(ProfileRecord))
 _GIVEN = _NAMES - {"id", "is_active", "created_at", "updated_at"}

@@ -14,6 +14,7 @@ from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from engine.errors import InvalidParameter, shortened
 from engine.library.errors import SaeAlreadyExists, SaeNotFound
+from engine.library.names import ID_LIMIT
 from engine.library.rows import Base, JsonColumn, UtcDateTime, utc_now, word_column
 from engine.library.sessions import Transactions
 from engine.library.values import check_verbatim, check_whole, columns, is_storable, refuse_unknown, values_of
@@ -92,7 +93,7 @@ class SaeRow(Base):
         CheckConstraint("length(id) BETWEEN 1 AND 100 AND id NOT GLOB '*[^-A-Za-z0-9._@]*'", name="id"),
     )
 
-    id: Mapped[str] = mapped_column(String(100), primary_key=True)
+    id: Mapped[str] = mapped_column(String(ID_LIMIT), primary_key=True)
     name: Mapped[str] = mapped_column(Text)
     repository_id: Mapped[str | None] = mapped_column(String(255))
     revision: Mapped[str | None] = mapped_column(String(100))

@@ -13,15 +13,17 @@ from engine.documents.evidence import (
     rung_next_step,
     short_evidence_words,
 )
+from engine.documents.fields import GREATEST_INTENSITY, LEAST_INTENSITY, MAX_INDEX
 from engine.documents.loading import MAX_DOCUMENT_BYTES, DocumentKind, check_size, decode, kind_of, require_kind
 from engine.documents.members import MAX_MEMBERS, Member
-from engine.documents.ranges import GREATEST_INTENSITY, LEAST_INTENSITY, STEERING_RANGE, Envelope, Range
+from engine.documents.ranges import STEERING_RANGE, Envelope, Range
 from engine.documents.verdicts import ImportStatus, LayerVerdict
 
 __all__ = [
     "GREATEST_INTENSITY",
     "LEAST_INTENSITY",
     "MAX_DOCUMENT_BYTES",
+    "MAX_INDEX",
     "MAX_MEMBERS",
     "PERSISTENCE_SENTENCE",
     "STEERING_RANGE",

@@ -3,7 +3,14 @@
 from engine.library.conversations import CUT_OFF, PLAIN_SIDE, ConversationRecord, ConversationSummary, StoredMessage
 from engine.library.database import Library
 from engine.library.errors import CircuitAlreadyExists, ClaimConflict, ProfileAlreadyExists
-from engine.library.names import PROFILE_NAME_LIMIT
+from engine.library.names import (
+    CLUSTER_NAME_LIMIT,
+    DESCRIPTION_LIMIT,
+    ID_LIMIT,
+    NARRATIVE_LIMIT,
+    PROFILE_NAME_LIMIT,
+    SET_NAME_LIMIT,
+)
 from engine.library.records import (
     PROFILE_FIELDS,
     AttachItem,
@@ -27,10 +34,15 @@ from engine.library.records import (
 from engine.library.values import is_storable
 
 __all__ = [
+    "CLUSTER_NAME_LIMIT",
     "CUT_OFF",
+    "DESCRIPTION_LIMIT",
+    "ID_LIMIT",
+    "NARRATIVE_LIMIT",
     "PLAIN_SIDE",
     "PROFILE_FIELDS",
     "PROFILE_NAME_LIMIT",
+    "SET_NAME_LIMIT",
     "AttachItem",
     "AttachSetRecord",
     "CircuitAlreadyExists",

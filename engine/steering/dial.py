@@ -12,10 +12,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
 
-from engine.documents.fields import as_number
+from engine.documents.fields import GREATEST_INTENSITY, LEAST_INTENSITY, as_number
 from engine.documents.ranges import (
-    GREATEST_INTENSITY,
-    LEAST_INTENSITY,
     DialBounds,
     Envelope,
     Range,

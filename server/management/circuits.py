@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 from quart import Quart, Response
 
-from engine.public.documents import TOP_RUNG
+from engine.public.documents import MAX_INDEX, TOP_RUNG
+from engine.public.library import ID_LIMIT
 from engine.public.steering import (
     MAX_PAGE,
     ActivatedCircuit,
@@ -24,7 +25,6 @@ from server.context import ServerContext
 from server.management.crud_routes import AlikeRoutes
 from server.management.envelope import success
 from server.management.validation import (
-    MAX_INDEX,
     Body,
     NoQuery,
     Query,
@@ -59,7 +59,7 @@ class _Activate(Query):
 
 
 class _Release(Query):
-    circuit_id: Annotated[str, Field(min_length=1, max_length=100)]
+    circuit_id: Annotated[str, Field(min_length=1, max_length=ID_LIMIT)]
 
 
 class CircuitDialBody(Body):

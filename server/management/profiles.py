@@ -8,7 +8,13 @@ from pydantic import Field
 from quart import Quart, Response
 
 from engine.errors import InvalidParameter
-from engine.public.library import ProfileKind
+from engine.public.library import (
+    CLUSTER_NAME_LIMIT,
+    DESCRIPTION_LIMIT,
+    NARRATIVE_LIMIT,
+    PROFILE_NAME_LIMIT,
+    ProfileKind,
+)
 from engine.public.steering import (
     ActivatedProfile,
     DeactivatedProfile,
@@ -34,8 +40,8 @@ from server.management.validation import (
 from server.openapi.describe import Document, describe
 
 _MAX_VALUES = 10_000
-_Name = Annotated[str, Field(min_length=1, max_length=100)]
-_Description = Annotated[str, Field(max_length=500)]
+_Name = Annotated[str, Field(min_length=1, max_length=PROFILE_NAME_LIMIT)]
+_Description = Annotated[str, Field(max_length=DESCRIPTION_LIMIT)]
 _ModelId = Annotated[str, Field(max_length=255)]
 _Steering = Annotated[dict[str, float], Field(max_length=_MAX_VALUES)]
 
@@ -57,8 +63,8 @@ class ProfileChangesBody(NewProfileBody):
     """Fields to change; those left out stay."""
 
     # A cluster's name and narrative may be longer than a profile's: the library knows each kind's limits.
-    name: Annotated[str, Field(min_length=1, max_length=120)] = ""
-    description: Annotated[str, Field(max_length=10_000)] | None = None
+    name: Annotated[str, Field(min_length=1, max_length=CLUSTER_NAME_LIMIT)] = ""
+    description: Annotated[str, Field(max_length=NARRATIVE_LIMIT)] | None = None
     steering: _Steering = Field(default_factory=dict)
 
 

@@ -15,6 +15,7 @@ from quart import Quart, Response
 from engine.errors import InvalidParameter
 from engine.public.documents import MAX_MEMBERS
 from engine.public.generation import ChatInput, Message
+from engine.public.library import CLUSTER_NAME_LIMIT
 from engine.public.saes import (
     CLUSTER_SHARE,
     DENSITY_CAP,
@@ -87,7 +88,7 @@ class ContrastCluster(Body):
     ``total`` is what their strengths sum to, each in lengths of its decoder row, as a share of the typical norm.
     """
 
-    name: Annotated[str, Field(min_length=1, max_length=120)]
+    name: Annotated[str, Field(min_length=1, max_length=CLUSTER_NAME_LIMIT)]
     side: Side = "a"
     features: Annotated[list[Index], Field(min_length=1, max_length=MAX_MEMBERS)] | None = None
     count: Annotated[int, Field(ge=1, le=MAX_MEMBERS)] = 3

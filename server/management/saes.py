@@ -12,7 +12,8 @@ from pydantic import Field
 from quart import Quart, Response
 
 from engine.errors import InvalidParameter, described
-from engine.public.library import AttachItem, AttachSetRecord, FeatureLabel, SaeRecord
+from engine.public.documents import MAX_INDEX
+from engine.public.library import SET_NAME_LIMIT, AttachItem, AttachSetRecord, FeatureLabel, SaeRecord
 from engine.public.monitor import MonitoringState
 from engine.public.saes import (
     AttachmentsView,
@@ -29,7 +30,6 @@ from server.context import ServerContext
 from server.management import monitoring
 from server.management.envelope import success
 from server.management.validation import (
-    MAX_INDEX,
     Body,
     BodyPlace,
     Index,
@@ -46,7 +46,7 @@ from server.openapi.describe import describe
 _MAX_SET = 64
 _MAX_BATCH = 1000
 _MAX_LABELS = 1000
-_SetName = Annotated[str, Field(min_length=1, max_length=100)]
+_SetName = Annotated[str, Field(min_length=1, max_length=SET_NAME_LIMIT)]
 
 
 class ImportSaeBody(Body):

@@ -12,17 +12,16 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from quart import request
 
 from engine.errors import InvalidParameter, shortened
-from engine.public.documents import check_size
+from engine.public.documents import MAX_INDEX, check_size
+from engine.public.library import ID_LIMIT
 from server.body import LARGE_BODY_BYTES, invalid_parameter, parse_object, read_body, refuse_non_json_numbers, validate
 from server.context import ServerContext
 
 M = TypeVar("M", bound=BaseModel)
 
-MAX_INDEX = 2**31 - 1
-"""Largest layer or feature index that is looked at; the engine refuses what the SAE does not have."""
-
 Index = Annotated[int, Field(ge=0, le=MAX_INDEX)]
-SaeId = Annotated[str, Field(min_length=1, max_length=100)]
+"""A layer or a feature; the engine refuses what the SAE does not have."""
+SaeId = Annotated[str, Field(min_length=1, max_length=ID_LIMIT)]
 
 
 class Body(BaseModel):

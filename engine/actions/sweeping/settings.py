@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from engine.actions.sweeping.measures import perplexity
-from engine.documents.ranges import GREATEST_INTENSITY, LEAST_INTENSITY
+from engine.documents.fields import GREATEST_INTENSITY, LEAST_INTENSITY
 from engine.errors import InvalidParameter
 from engine.sampling import BY_NAME, Sampling
 from engine.steering.live import AttachmentKey

@@ -69,7 +69,8 @@ class CallGrammar:
         if self.document is not None:
             parts.append(_document_rules(self.document))
         if self.insists:
-            start = "start: calls"
+            # Behind reasoning models write an empty line first.
+            start = "start: LEAD calls\nLEAD: /[ \\n]{0,2}/"
         else:
             start = "start: held" if self.document is None else "start: document | calls"
         text = start + "\n" + "".join(parts)
