@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from queue import SimpleQueue
 
-from engine.generation.lane import PreparedRequest
+from engine.generation.prepared import PreparedRequest
 from engine.generation.request import Delta, RequestFailed, RequestFinished
 from engine.generation.service import GenerationService
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import http_sf
 
 from engine.documents.evidence import rung_header
-from engine.generation.lane import PreparedRequest
+from engine.generation.prepared import PreparedRequest
 from engine.steering.report import SteeringReport
 
 BACKEND = "X-miLLM-Backend"

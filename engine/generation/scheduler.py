@@ -26,11 +26,12 @@ from engine.generation.admission import Admission, QueueStats
 from engine.generation.comparing import Comparing
 from engine.generation.errors import as_failure
 from engine.generation.interventions import PassComposer, decode_apart
-from engine.generation.lane import Lane, PrefilledPrompt, PreparedRequest, RequestHandle, RunningRequest
+from engine.generation.lane import Lane, PrefilledPrompt, RunningRequest
 from engine.generation.pace import Pace, PaceKeeper
 from engine.generation.prefill import Prefill
 from engine.generation.prefill_job import PrefillJob
 from engine.generation.prefix_reuse import PastReuse
+from engine.generation.prepared import PreparedRequest, RequestHandle
 from engine.generation.request import Delta, FinishReason
 from engine.models.backends.backend import RowsRefused
 from engine.monitor.live import LiveMonitor

@@ -27,10 +27,10 @@ from engine.generation.embeddings import (
 )
 from engine.generation.errors import ResponseFormatUnsupported
 from engine.generation.fill import DEFAULT_CAP, FillInput, marks_for, prepare_fill
-from engine.generation.lane import PreparedRequest, RequestHandle
 from engine.generation.observers import RequestObservers, Work
 from engine.generation.pace import Pace
 from engine.generation.prefill_job import PrefillJob, numbered
+from engine.generation.prepared import PreparedRequest, RequestHandle
 from engine.generation.prompt_scores import FEWEST, FEWEST_ON_A_GPU, check_figures, where_to_part
 from engine.generation.prompts import (
     GENERIC_TURN_END,

@@ -13,7 +13,7 @@ import pytest
 from engine.actions.models.importing import import_local_model
 from engine.engine import Engine
 from engine.events import Event, ModelLoadComplete, ModelLoadError, ModelLoadProgress
-from engine.generation.lane import PreparedRequest
+from engine.generation.prepared import PreparedRequest
 from engine.generation.request import GenerationRequest
 from engine.library.records import ModelStatus
 from engine.models.hardware import devices

@@ -28,7 +28,7 @@ from engine.actions.sweeping.settings import (
     SweepSettings,
 )
 from engine.errors import MillmError, ModelBusy, QueueFull, RequestCancelled, SaeNotAttached
-from engine.generation.lane import PreparedRequest, RequestHandle
+from engine.generation.prepared import PreparedRequest, RequestHandle
 from engine.generation.request import (
     ChatInput,
     ChoiceFinished,

@@ -18,7 +18,7 @@ from engine.generation.text.reasoning import CLOSE, OPEN, Beginning, Edges, Reas
 from engine.generation.text.stops import StopHolder
 
 if TYPE_CHECKING:
-    from engine.generation.lane import PreparedRequest
+    from engine.generation.prepared import PreparedRequest
 
 CONTEXT_IDS = 6
 """Prompt tokens the detokenizer sees before the first generated one, so that a continued text keeps its spaces."""

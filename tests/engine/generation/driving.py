@@ -13,7 +13,7 @@ from engine.actions.models.importing import import_local_model
 from engine.config import EngineSettings
 from engine.errors import MillmError
 from engine.events import EventBus
-from engine.generation.lane import RequestHandle
+from engine.generation.prepared import RequestHandle
 from engine.generation.request import (
     ChoiceFinished,
     Delta,

@@ -18,7 +18,7 @@ from engine.engine import Engine
 from engine.errors import LibraryUnusable, SaeNotAttached
 from engine.events import SaeDetached
 from engine.generation.consume import collect
-from engine.generation.lane import RequestHandle
+from engine.generation.prepared import RequestHandle
 from engine.generation.request import Delta, GenerationRequest, RequestFinished, TextDelta, TextInput
 from engine.library.errors import SaeNotFound
 from engine.monitor.activation_spec import ActivationSpec, PositionChoice

@@ -28,7 +28,7 @@ from engine.actions.sweeping.settings import BaseKind, CellResult, SweepBase, Sw
 from engine.documents.errors import ClusterNotFound
 from engine.engine import Engine
 from engine.errors import InvalidParameter, ModelNotLoaded, QueueFull, SaeNotAttached
-from engine.generation.lane import RequestHandle
+from engine.generation.prepared import RequestHandle
 from engine.generation.request import ChatInput, Delta, GenerationRequest, Message, TextDelta, TextInput
 from engine.library.errors import CircuitNotFound, ProfileNotFound
 from engine.models.backends.backend import Backend
