@@ -6,9 +6,10 @@ Pieces come as bytes and are joined by the text stream as for any tokenizer. The
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from engine.errors import InvalidParameter
 from engine.models.backends.constraint_vocabulary import vocabulary_of
 from engine.models.backends.lengths import at_least, check_length
 from engine.models.backends.llamacpp.binding import library
@@ -17,6 +18,8 @@ from engine.models.backends.templates.chat import ChatTemplate, TemplateRaised
 from engine.models.inspection.fill_marks import FAMILIES, find_marks
 
 _LONGEST_PIECE = 256
+MOST_ROOM = 1 << 28
+"""Tokens or bytes that room is made for; what asks for more says that it cannot be."""
 
 
 class GgufTokenizer:
@@ -88,16 +91,15 @@ class GgufTokenizer:
     def encode_bytes(self, data: bytes, add_special_tokens: bool = False) -> list[int]:
         """As :meth:`encode`, for UTF-8."""
         llama = library()
-        room = len(data) + 8
+
+        def fill(room: int) -> tuple[int, Any]:
+            buffer = (llama.llama_token * room)()
+            vocab = self._model.vocab
+            return int(llama.llama_tokenize(vocab, data, len(data), buffer, room, add_special_tokens, True)), buffer
+
         with self._model.held():
-            while True:
-                buffer = (llama.llama_token * room)()
-                count = int(
-                    llama.llama_tokenize(self._model.vocab, data, len(data), buffer, room, add_special_tokens, True)
-                )
-                if count >= 0:
-                    return list(buffer[:count])
-                room = -count
+            count, buffer = _filled(fill, len(data) + 8)
+        return list(buffer[:count])
 
     # --- tokens to text -----------------------------------------------------------------------------------------------
 
@@ -106,16 +108,15 @@ class GgufTokenizer:
         llama = library()
         known = [int(i) for i in ids if 0 <= i < self.vocab_size]
         tokens = (llama.llama_token * len(known))(*known)
-        room = 64 + 16 * len(known)
+
+        def fill(room: int) -> tuple[int, Any]:
+            buffer = ctypes.create_string_buffer(room)
+            vocab = self._model.vocab
+            return int(llama.llama_detokenize(vocab, tokens, len(known), buffer, room, False, not skip_special)), buffer
+
         with self._model.held():
-            while True:
-                buffer = ctypes.create_string_buffer(room)
-                count = int(
-                    llama.llama_detokenize(self._model.vocab, tokens, len(known), buffer, room, False, not skip_special)
-                )
-                if count >= 0:
-                    return buffer.raw[:count].decode("utf-8", "replace")
-                room = -count
+            count, buffer = _filled(fill, 64 + 16 * len(known))
+        return bytes(buffer.raw[:count]).decode("utf-8", "replace")
 
     def token_bytes(self, token_id: int) -> bytes:
         """The bytes of one token, a leading space included; a special token gives its written form."""
@@ -191,10 +192,26 @@ class GgufTokenizer:
 
 
 def _piece(llama: Any, vocab: Any, token: int) -> bytes:
-    room = _LONGEST_PIECE
-    while True:
+    def fill(room: int) -> tuple[int, Any]:
         buffer = ctypes.create_string_buffer(room)
-        count = int(llama.llama_token_to_piece(vocab, token, buffer, room, 0, True))
-        if count >= 0:
-            return buffer.raw[:count]
-        room = -count
+        return int(llama.llama_token_to_piece(vocab, token, buffer, room, 0, True)), buffer
+
+    count, buffer = _filled(fill, _LONGEST_PIECE)
+    return bytes(buffer.raw[:count])
+
+
+def _filled(fill: Callable[[int], tuple[int, Any]], room: int) -> tuple[int, Any]:
+    """How much was written, and where. What finds no room says with a negative number how much it needs.
+
+    Raises :class:`InvalidParameter` where what it asked for is not enough either, or is more than there can be.
+    """
+    count, buffer = fill(room)
+    if -MOST_ROOM < count < 0:
+        count, buffer = fill(-count)
+    if count < 0:
+        raise InvalidParameter(
+            f"llama.cpp cannot make tokens of the text, or text of its tokens (code {count}).",
+            param="model",
+            remedy="Send a shorter text, or use another file of the model.",
+        )
+    return count, buffer
