@@ -152,10 +152,12 @@ def test_nothing_is_said_of_what_was_not_measured(
 
 def test_a_slot_at_work(narrow: Live) -> None:
     body = text_body(max_tokens=ENDLESS, ignore_eos=True, stream=True)
-    with RawRequest(narrow, "/v1/completions", body) as first, RawRequest(narrow, "/v1/completions", body):
+    with RawRequest(narrow, "/v1/completions", body) as first:
+        # The one lane is its own before another asks.
         first.read_until(b"data: ")
-        wait_until(lambda: get(narrow, "/slots").json()[0]["waiting"] == 1, "a waiting request")
-        (slot,) = get(narrow, "/slots").json()
+        with RawRequest(narrow, "/v1/completions", body):
+            wait_until(lambda: get(narrow, "/slots").json()[0]["waiting"] == 1, "a waiting request")
+            (slot,) = get(narrow, "/slots").json()
         assert slot["is_processing"] is True
         assert (slot["lanes_active"], slot["lanes_total"]) == (1, 1)
         # Every token of the prompt and of the answer so far.
