@@ -319,7 +319,7 @@ def _document_keys(at: Desk, tells: Callable[..., None]) -> None:
         tells("Ctrl+V", f"pastes on {title}", comes(at, lambda name=name: at.says(name), 15))
         at.picture(f"pasted-{title.lower()}")
     turn_to(at, "Circuits")
-    drawing = at.find(cls="CircuitView")
+    drawing = at.find(cls="CircuitCanvas")
     at.click(drawing)
     before = at.shot(drawing.shown)
     changes = []

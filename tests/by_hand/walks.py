@@ -105,7 +105,7 @@ def drops(pictures: Path, data: Path) -> Notes:
                 (strange, page, "holiday.xyz is nothing that is taken here"),
                 (document, own, f"Dropped on {title}"),
                 (model, "models", model.name),
-                (gguf, "models", gguf.stem),
+                (gguf, "models", f"small-{page}:F32"),
             ):
                 turn_to(at, title)
                 with _source(at, file):
