@@ -16,6 +16,7 @@ from server.config import ServerSettings
 from server.thread import ServerThread
 from tests.conftest import CheckpointMaker
 from tests.contract.conftest import MODEL, READY_S, Live, chat_body, start_engine, stop_engine
+from tests.contract.stage import STEERING, Stage, inline
 from tests.engine.generation.tools import made_templates
 from tests.engine.generation.tools.made_tools import schemas_of_servers
 
@@ -649,6 +650,28 @@ def test_refusals_load_nothing(tooled: Live, checkpoint: CheckpointMaker) -> Non
         resident = tooled.engine.shelf.resident
         assert resident is not None
         assert resident.record.name == MODEL
+
+
+# --- steering ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_call_under_steering(stage: Stage) -> None:
+    # T041
+    stage.attach()
+    body = {"tools": [WEATHER], "tool_choice": named("get_weather"), "max_tokens": 300, "temperature": 0}
+    steering = inline((3, 60.0), (5, -60.0))
+    plain, steered, again = (stage.live.chat(**body, **more) for more in ({}, {"steering": steering}, {}))
+    assert steered.headers[STEERING].startswith("inline")
+    for response in (plain, steered):
+        ((_, arguments),) = calls_of(response)
+        jsonschema.validate(arguments, CITY)
+    # What one steers stays with it, also where all are held to a form.
+    assert calls_of(again) == calls_of(plain)
+    assert calls_of(steered) != calls_of(plain)
+    read = {"top_k": 4, "positions": "completion"}
+    told = stage.live.chat(**body, steering=steering, return_sae_activations=read)
+    assert calls_of(told) == calls_of(steered)
+    assert told.json()["millm"]["sae_activations"]
 
 
 # --- the other engine -------------------------------------------------------------------------------------------------
